@@ -1,0 +1,40 @@
+package snapshot
+
+import (
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+)
+
+// Document is what one server alone serves: its discovery of /api and /apis
+// with profile=nopeer, decoded. It is immutable.
+type Document struct {
+	// ServerID is the server that the document describes.
+	ServerID string
+	// Incarnation is the holder identity of the server's identity lease when
+	// the document was asked for, empty for the local server.
+	Incarnation string
+	// Checked is when the request that brought the document, or the last 304
+	// that confirmed it, was sent.
+	Checked time.Time
+	// Core is the document at /api, Groups the one at /apis.
+	Core, Groups List
+}
+
+// List is one aggregated discovery list as a server sent it.
+type List struct {
+	// ETag is the server's own entity tag, without quotes, or a hash of the
+	// items where the server sent none. Lists with equal tags are equal.
+	ETag string
+	// Items are the list's groups in the server's order.
+	Items []apidiscoveryv2.APIGroupDiscovery
+}
+
+// SameContent reports whether d and o describe the same server with the same
+// content, whenever they were checked.
+func (d *Document) SameContent(o *Document) bool {
+	if d == nil || o == nil {
+		return d == o
+	}
+	return d.ServerID == o.ServerID && d.Core.ETag == o.Core.ETag && d.Groups.ETag == o.Groups.ETag
+}

@@ -1,0 +1,57 @@
+package snapshot
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Exclusions is the set of what is never taken from a peer: custom resources
+// and aggregated APIs, which all servers share through etcd. It is immutable;
+// the nil set is empty.
+type Exclusions struct {
+	// Grace is how much longer than an owner lives its resources stay out of
+	// peers' documents.
+	Grace time.Duration
+	// Resources are excluded one by one (custom resources), GroupVersions as a
+	// whole (aggregated APIs). The value is when the owner went, the zero time
+	// while it lives.
+	Resources     map[schema.GroupVersionResource]time.Time
+	GroupVersions map[schema.GroupVersion]time.Time
+}
+
+// Owns reports whether a custom resource definition or an aggregated
+// APIService owns the resource now.
+func (e *Exclusions) Owns(gvr schema.GroupVersionResource) bool {
+	if e == nil {
+		return false
+	}
+	if gone, found := e.Resources[gvr]; found && gone.IsZero() {
+		return true
+	}
+	gone, found := e.GroupVersions[gvr.GroupVersion()]
+	return found && gone.IsZero()
+}
+
+// Hides reports whether the resource must stay out of a document checked at
+// the given time: something owns it, or did later than the grace before the
+// check. A document that was checked before its author can have noticed the
+// deletion never stops hiding the resource, however long it is kept.
+func (e *Exclusions) Hides(gvr schema.GroupVersionResource, checked time.Time) bool {
+	if e == nil {
+		return false
+	}
+	if gone, found := e.Resources[gvr]; found && e.hides(gone, checked) {
+		return true
+	}
+	gone, found := e.GroupVersions[gvr.GroupVersion()]
+	return found && e.hides(gone, checked)
+}
+
+func (e *Exclusions) hides(gone, checked time.Time) bool {
+	return gone.IsZero() || gone.After(checked.Add(-e.Grace))
+}
+
+func (e *Exclusions) empty() bool {
+	return e == nil || len(e.Resources)+len(e.GroupVersions) == 0
+}
