@@ -1,0 +1,88 @@
+package lease
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Member is what the leases tell of one apiserver.
+type Member struct {
+	ServerID string
+	// Identity is nil while the server has no identity lease.
+	Identity *Identity
+	// Record is nil while the server has no endpoint record.
+	Record *Record
+}
+
+// Identity is an identity lease.
+type Identity struct {
+	// Incarnation is the lease's holder identity, new at each start of the
+	// server.
+	Incarnation string
+	// Expires is when the lease ends unless it is renewed.
+	Expires time.Time
+}
+
+// Record is an endpoint record.
+type Record struct {
+	// Address is the host:port at which the server takes requests of its peers.
+	Address string
+}
+
+// serverIDLabel labels a record with its server's ID; stock records have no
+// metadata.name (k8s.io/apiserver/pkg/reconcilers).
+const serverIDLabel = "apiserverIdentity"
+
+// portName is the name of a record's port, as stock servers write it.
+const portName = "https"
+
+// recordOf reads a record as it is stored. The server ID is returned even
+// with an error, if the record has one.
+func recordOf(stored *corev1.Endpoints) (serverID string, record Record, err error) {
+	serverID = stored.Labels[serverIDLabel]
+	if serverID == "" {
+		return "", Record{}, fmt.Errorf("the record has no label %s", serverIDLabel)
+	}
+	if len(stored.Subsets) == 0 || len(stored.Subsets[0].Addresses) == 0 || len(stored.Subsets[0].Ports) == 0 {
+		return serverID, Record{}, fmt.Errorf("the record has no address")
+	}
+	ip, port := stored.Subsets[0].Addresses[0].IP, stored.Subsets[0].Ports[0].Port
+	if err := checkAddress(ip, port); err != nil {
+		return serverID, Record{}, err
+	}
+	return serverID, Record{Address: net.JoinHostPort(ip, strconv.Itoa(int(port)))}, nil
+}
+
+// checkAddress refuses what can't be another server's address: a dial to an
+// unspecified address reaches the own host.
+func checkAddress(ip string, port int32) error {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return fmt.Errorf("address %q is no IP address", ip)
+	}
+	if addr.IsUnspecified() || addr.IsMulticast() {
+		return fmt.Errorf("address %q can't be dialled", ip)
+	}
+	if port < 1 || port > 65535 {
+		return fmt.Errorf("port %d is not in 1-65535", port)
+	}
+	return nil
+}
+
+// identityOf reads an identity lease.
+func identityOf(lease *coordinationv1.Lease) (Identity, error) {
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return Identity{}, fmt.Errorf("the lease has no holderIdentity")
+	}
+	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
+		return Identity{}, fmt.Errorf("the lease has no renewTime or no leaseDurationSeconds")
+	}
+	duration := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+	return Identity{Incarnation: *lease.Spec.HolderIdentity, Expires: lease.Spec.RenewTime.Add(duration)}, nil
+}

@@ -1,0 +1,250 @@
+package observe
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"peerproxy.internal/pkg/observe/dirty"
+	"peerproxy.internal/pkg/observe/discovery"
+	"peerproxy.internal/pkg/observe/exclusion"
+	"peerproxy.internal/pkg/observe/lease"
+	"peerproxy.internal/pkg/snapshot"
+)
+
+// readyTimeout bounds how long readiness waits for peers.
+const readyTimeout = 10 * time.Second
+
+// Members tells who the members are; lease.Tracker does.
+type Members interface {
+	Members(ctx context.Context) []lease.Member
+	Synced() bool
+	Run(ctx context.Context) error
+}
+
+// Config is what an [Observer] needs.
+type Config struct {
+	// ServerID is this server's own ID.
+	ServerID string
+	// Members tells who the members are. It must raise Changed.
+	Members Members
+	// Exclusions tells what peers may not bring. It must raise Changed, and
+	// Touched when the own document may be about to change.
+	Exclusions *exclusion.Tracker
+	// Changed is raised whenever there is news.
+	Changed, Touched dirty.Flag
+	// Local carries requests to this server's own handler, Peers to the host in
+	// their URL.
+	Local, Peers http.RoundTripper
+	// Limits bound what is kept and what is doubted.
+	Limits Limits
+	// Clock is the source of time.
+	Clock clock.Clock
+}
+
+// Observer follows the control plane and publishes snapshots of it.
+type Observer struct {
+	config Config
+	local  discovery.Local
+	store  snapshot.Store
+
+	// ready is closed once, by Run.
+	ready chan struct{}
+
+	// The loop's own state: no one else touches it.
+	memory  Memory
+	pollers map[string]poller
+	isReady bool
+
+	// running counts the goroutines that Run has to wait for.
+	running sync.WaitGroup
+
+	mu sync.Mutex
+	// documents are the newest documents of peers by server ID.
+	documents map[string]*snapshot.Document
+	// published is closed and replaced at each publication.
+	published chan struct{}
+}
+
+// poller is a running poller: whom it asks, and how to stop it.
+type poller struct {
+	address, incarnation string
+	stop                 context.CancelFunc
+}
+
+// New returns an observer that knows nothing until it runs.
+func New(c Config) *Observer {
+	return &Observer{
+		config: c,
+		local: discovery.Local{
+			Server:  discovery.Server{ID: c.ServerID, Host: "local", Transport: c.Local},
+			Touched: c.Touched,
+			Changed: c.Changed,
+			Clock:   c.Clock,
+		},
+		ready:     make(chan struct{}),
+		memory:    Memory{},
+		pollers:   map[string]poller{},
+		documents: map[string]*snapshot.Document{},
+		published: make(chan struct{}),
+	}
+}
+
+// Load returns the current snapshot, never nil.
+func (o *Observer) Load() *snapshot.Snapshot { return o.store.Load() }
+
+// Ready is closed when merged documents can be served, or 10 s after the start
+// of Run: a peer that does not answer does not keep this server from serving.
+func (o *Observer) Ready() <-chan struct{} { return o.ready }
+
+// Run observes until ctx ends, then returns when all it started is gone.
+func (o *Observer) Run(ctx context.Context) error {
+	defer o.running.Wait()
+	o.running.Go(func() { o.local.Run(ctx) })
+	var followErr error
+	o.running.Go(func() {
+		if followErr = o.config.Members.Run(ctx); followErr != nil {
+			klog.FromContext(ctx).Error(followErr, "The members of the control plane can't be followed")
+		}
+	})
+	started := o.config.Clock.Now()
+	for {
+		next := o.look(ctx, started)
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = o.config.Clock.After(next.Sub(o.config.Clock.Now()))
+		}
+		select {
+		case <-ctx.Done():
+			return followErr
+		case <-o.config.Changed:
+		case <-timer:
+		}
+	}
+}
+
+// look reads the whole state, publishes the snapshot that it makes, and returns
+// when to look again at the latest.
+func (o *Observer) look(ctx context.Context, started time.Time) time.Time {
+	facts := o.facts(ctx)
+	content, memory, next := Build(facts, o.memory, o.config.Limits)
+	o.memory = memory
+	deadline := started.Add(readyTimeout)
+	if !o.isReady {
+		late := !facts.Now.Before(deadline)
+		o.isReady = facts.Listed && facts.Local != nil && o.config.Exclusions.Synced() && (late || complete(content))
+		if o.isReady || late {
+			closeOnce(o.ready)
+		} else if next.IsZero() || deadline.Before(next) {
+			next = deadline
+		}
+	}
+	content.Ready = o.isReady
+	o.publish(snapshot.New(content))
+	o.follow(ctx, content.Peers)
+	return next
+}
+
+func (o *Observer) facts(ctx context.Context) Facts {
+	facts := Facts{
+		ServerID: o.config.ServerID,
+		Now:      o.config.Clock.Now(),
+		Listed:   o.config.Members.Synced(),
+		Members:  o.config.Members.Members(ctx),
+		Local:    o.local.Document(),
+	}
+	o.mu.Lock()
+	facts.Documents = maps.Clone(o.documents)
+	o.mu.Unlock()
+	oldest := facts.Now
+	for _, document := range facts.Documents {
+		if document.Checked.Before(oldest) {
+			oldest = document.Checked
+		}
+	}
+	facts.Excluded = o.config.Exclusions.Set(oldest)
+	return facts
+}
+
+// complete reports whether every member with a record has a document.
+func complete(content snapshot.Content) bool {
+	return !slices.ContainsFunc(content.Peers, func(p *snapshot.Peer) bool { return p.State.Reachable() && p.Document == nil })
+}
+
+func closeOnce(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+func (o *Observer) publish(next *snapshot.Snapshot) {
+	o.store.Publish(next)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.published)
+	o.published = make(chan struct{})
+}
+
+// follow runs one poller for each peer with a record, as it is now, and forgets
+// the documents of servers that are no longer peers.
+func (o *Observer) follow(ctx context.Context, peers []*snapshot.Peer) {
+	wanted := map[string]*snapshot.Peer{}
+	known := map[string]bool{}
+	for _, peer := range peers {
+		known[peer.ServerID] = true
+		if peer.State.Reachable() {
+			wanted[peer.ServerID] = peer
+		}
+	}
+	for id, running := range o.pollers {
+		peer := wanted[id]
+		if peer == nil || peer.Address != running.address || peer.Incarnation != running.incarnation {
+			running.stop()
+			delete(o.pollers, id)
+		}
+	}
+	for id, peer := range wanted {
+		if _, running := o.pollers[id]; !running {
+			o.pollers[id] = o.poll(ctx, peer)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.documents, func(id string, _ *snapshot.Document) bool { return !known[id] })
+}
+
+// poll starts a poller for the peer.
+func (o *Observer) poll(ctx context.Context, peer *snapshot.Peer) poller {
+	ctx, stop := context.WithCancel(ctx)
+	p := discovery.Poller{
+		Server: discovery.Server{ID: peer.ServerID, Incarnation: peer.Incarnation, Host: peer.Address, Transport: o.config.Peers},
+		Last:   peer.Document,
+		Deliver: func(document *snapshot.Document) {
+			o.deliver(ctx, document)
+		},
+		Clock: o.config.Clock,
+	}
+	klog.FromContext(ctx).V(2).Info("Following a peer's discovery", "peer", peer.ServerID, "address", peer.Address)
+	o.running.Go(func() { p.Run(ctx) })
+	return poller{address: peer.Address, incarnation: peer.Incarnation, stop: stop}
+}
+
+// deliver takes in a document, unless its poller was stopped meanwhile: the
+// address may by now be another server's.
+func (o *Observer) deliver(ctx context.Context, document *snapshot.Document) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	o.documents[document.ServerID] = document
+	o.config.Changed.Raise()
+}
