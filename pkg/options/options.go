@@ -1,0 +1,161 @@
+// Package options has the command line of the peer proxy: the flags that it
+// adds to a kube-apiserver, and the checks of those that the server has
+// already.
+package options
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Options are the peer proxy's own flags.
+type Options struct {
+	// ServerID replaces the server ID that a kube-apiserver makes of its host
+	// name. Empty keeps that.
+	ServerID string
+}
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.ServerID, "peer-server-id", o.ServerID, ""+
+		"The ID of this server among its peers: the name of its identity lease. It has to be different on every server, "+
+		"and to stay the same over restarts. If empty, it is made of the host name. "+
+		"Set it to run several servers on one host.")
+}
+
+// Validate checks the flags themselves.
+func (o *Options) Validate() []error {
+	if o.ServerID == "" {
+		return nil
+	}
+	// The ID names a lease and is the value of a label.
+	problems := append(validation.IsDNS1123Subdomain(o.ServerID), validation.IsValidLabelValue(o.ServerID)...)
+	if len(problems) > 0 {
+		return []error{fmt.Errorf("--peer-server-id %q can't name a lease: %s", o.ServerID, problems[0])}
+	}
+	return nil
+}
+
+// Server holds the values of the flags that a kube-apiserver has already.
+type Server struct {
+	// Gate is whether the feature UnknownVersionInteroperabilityProxy is on.
+	Gate bool
+	// CAFile is --peer-ca-file.
+	CAFile string
+	// AdvertiseIP and AdvertisePort are --peer-advertise-ip and
+	// --peer-advertise-port.
+	AdvertiseIP, AdvertisePort string
+	// ProxyClientCertFile and ProxyClientKeyFile are --proxy-client-cert-file
+	// and --proxy-client-key-file.
+	ProxyClientCertFile, ProxyClientKeyFile string
+	// RequestHeaderCAFile is --requestheader-client-ca-file.
+	RequestHeaderCAFile string
+}
+
+// On reports whether the peer proxy is on; without it the server behaves as a
+// stock one.
+func (s Server) On() bool { return s.Gate && s.CAFile != "" }
+
+// Validate checks what the peer proxy needs of the server's flags, the files'
+// content included.
+func (s Server) Validate() []error {
+	var errs []error
+	if !s.Gate {
+		for _, flag := range []struct{ name, value string }{{"peer-ca-file", s.CAFile}, {"peer-advertise-ip", s.AdvertiseIP}, {"peer-advertise-port", s.AdvertisePort}} {
+			if flag.value != "" {
+				errs = append(errs, fmt.Errorf("--%s has no effect without the feature gate UnknownVersionInteroperabilityProxy: enable it, or leave the flag out", flag.name))
+			}
+		}
+		return errs
+	}
+	errs = append(errs, s.validateAddress()...)
+	if s.CAFile == "" {
+		return errs
+	}
+	for _, flag := range []struct{ name, value, why string }{
+		{"proxy-client-cert-file", s.ProxyClientCertFile, "it authenticates this server to its peers"},
+		{"proxy-client-key-file", s.ProxyClientKeyFile, "it is the key of --proxy-client-cert-file"},
+		{"requestheader-client-ca-file", s.RequestHeaderCAFile, "it authenticates the peers to this server"},
+	} {
+		if flag.value == "" {
+			errs = append(errs, fmt.Errorf("--peer-ca-file needs --%s: %s", flag.name, flag.why))
+		}
+	}
+	if err := checkBundle(s.CAFile); err != nil {
+		errs = append(errs, fmt.Errorf("--peer-ca-file: %w", err))
+	}
+	return errs
+}
+
+func (s Server) validateAddress() []error {
+	var errs []error
+	if s.AdvertiseIP != "" {
+		addr, err := netip.ParseAddr(s.AdvertiseIP)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("--peer-advertise-ip %q is no IP address", s.AdvertiseIP))
+		case addr.IsUnspecified() || addr.IsMulticast():
+			errs = append(errs, fmt.Errorf("--peer-advertise-ip %s is no address that a peer can dial", s.AdvertiseIP))
+		}
+	}
+	if s.AdvertisePort != "" {
+		if port, err := strconv.Atoi(s.AdvertisePort); err != nil || port < 1 || port > 65535 {
+			errs = append(errs, fmt.Errorf("--peer-advertise-port %q is no port: it has to be a number from 1 to 65535", s.AdvertisePort))
+		}
+	}
+	return errs
+}
+
+// checkBundle makes sure that a file holds at least one certificate.
+func checkBundle(file string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	found := false
+	for {
+		var block *pem.Block
+		if block, content = pem.Decode(content); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return fmt.Errorf("%s holds a certificate that can't be read: %w", file, err)
+		}
+		found = true
+	}
+	if !found {
+		return fmt.Errorf("%s holds no certificate in PEM form", file)
+	}
+	return nil
+}
+
+// Advertised returns the address that peers dial. Each half that is not set
+// falls back on its own: the IP to the address that the server advertises to
+// others (--advertise-address, else --bind-address, else that of the host's
+// default interface: what a completed kube-apiserver configuration holds), the
+// port to the secure port.
+func (s Server) Advertised(advertiseAddress net.IP, securePort int) (ip, port string, err error) {
+	ip, port = s.AdvertiseIP, s.AdvertisePort
+	if ip == "" {
+		if advertiseAddress == nil || advertiseAddress.IsUnspecified() {
+			return "", "", errors.New("no address to advertise to peers: set --peer-advertise-ip or --advertise-address")
+		}
+		ip = advertiseAddress.String()
+	}
+	if port == "" {
+		port = strconv.Itoa(securePort)
+	}
+	return ip, port, nil
+}

@@ -1,0 +1,121 @@
+package options
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bundle writes a file with a certificate and returns its name.
+func bundle(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func file(t *testing.T, content []byte) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestServerFlags(t *testing.T) {
+	ca := bundle(t)
+	whole := Server{Gate: true, CAFile: ca, ProxyClientCertFile: "c", ProxyClientKeyFile: "k", RequestHeaderCAFile: "r"}
+	for _, tc := range []struct {
+		name   string
+		change func(*Server)
+		on     bool
+		errs   []string
+	}{
+		{"everything is there", func(*Server) {}, true, nil},
+		{"the gate alone is stock's default", func(s *Server) { *s = Server{Gate: true} }, false, nil},
+		{"nothing at all", func(s *Server) { *s = Server{} }, false, nil},
+		{"flags without the gate", func(s *Server) { *s = Server{CAFile: ca, AdvertiseIP: "192.0.2.1", AdvertisePort: "1"} }, false, []string{"--peer-ca-file", "--peer-advertise-ip", "--peer-advertise-port"}},
+		{"no client certificate", func(s *Server) { s.ProxyClientCertFile = "" }, true, []string{"--proxy-client-cert-file"}},
+		{"no client key", func(s *Server) { s.ProxyClientKeyFile = "" }, true, []string{"--proxy-client-key-file"}},
+		{"no request header CA", func(s *Server) { s.RequestHeaderCAFile = "" }, true, []string{"--requestheader-client-ca-file"}},
+		{"no such CA bundle", func(s *Server) { s.CAFile = filepath.Join(t.TempDir(), "none") }, true, []string{"no such file"}},
+		{"an empty CA bundle", func(s *Server) { s.CAFile = file(t, nil) }, true, []string{"no certificate"}},
+		{"a CA bundle with something else in it", func(s *Server) { s.CAFile = file(t, []byte("-----BEGIN KEY-----\nAA==\n-----END KEY-----\n")) }, true, []string{"no certificate"}},
+		{"a CA bundle with a broken certificate", func(s *Server) {
+			s.CAFile = file(t, []byte("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"))
+		}, true, []string{"can't be read"}},
+		{"IPv6", func(s *Server) { s.AdvertiseIP = "2001:db8::1" }, true, nil},
+		{"an address that is none", func(s *Server) { s.AdvertiseIP = "[::1]" }, true, []string{"no IP address"}},
+		{"an unspecified address", func(s *Server) { s.AdvertiseIP = "0.0.0.0" }, true, []string{"can dial"}},
+		{"a port that is none", func(s *Server) { s.AdvertisePort = "https" }, true, []string{"no port"}},
+		{"port 0", func(s *Server) { s.AdvertisePort = "0" }, true, []string{"no port"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := whole
+			tc.change(&s)
+			if got := s.On(); got != tc.on {
+				t.Errorf("on %t, want %t", got, tc.on)
+			}
+			errs := s.Validate()
+			if len(errs) != len(tc.errs) {
+				t.Fatalf("got %v, want errors about %v", errs, tc.errs)
+			}
+			for i, err := range errs {
+				if !strings.Contains(err.Error(), tc.errs[i]) {
+					t.Errorf("got %q, want something about %s", err, tc.errs[i])
+				}
+			}
+		})
+	}
+}
+
+func TestEachHalfOfTheAdvertisedAddressFallsBackOnItsOwn(t *testing.T) {
+	v4, v6 := net.ParseIP("192.0.2.1"), net.ParseIP("2001:db8::1")
+	for _, tc := range []struct {
+		name       string
+		server     Server
+		advertise  net.IP
+		ip, port   string
+		wantsError bool
+	}{
+		{"neither is set", Server{}, v4, "192.0.2.1", "6443", false},
+		{"the IP alone", Server{AdvertiseIP: "192.0.2.9"}, v4, "192.0.2.9", "6443", false},
+		{"the port alone", Server{AdvertisePort: "443"}, v4, "192.0.2.1", "443", false},
+		{"both", Server{AdvertiseIP: "192.0.2.9", AdvertisePort: "443"}, nil, "192.0.2.9", "443", false},
+		{"IPv6", Server{AdvertisePort: "443"}, v6, "2001:db8::1", "443", false},
+		{"nothing to fall back to", Server{}, nil, "", "", true},
+		{"an unspecified address to fall back to", Server{}, net.IPv6zero, "", "", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ip, port, err := tc.server.Advertised(tc.advertise, 6443)
+			if ip != tc.ip || port != tc.port || (err != nil) != tc.wantsError {
+				t.Errorf("got %q, %q, %v", ip, port, err)
+			}
+		})
+	}
+}
+
+func TestServerID(t *testing.T) {
+	for id, ok := range map[string]bool{"": true, "apiserver-new": true, "Apiserver": false, "a_b": false, strings.Repeat("a", 64): false} {
+		if got := len((&Options{ServerID: id}).Validate()) == 0; got != ok {
+			t.Errorf("%q: valid %t, want %t", id, got, ok)
+		}
+	}
+}
