@@ -265,12 +265,14 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // local is a server whose document a test changes.
 type localServer struct {
-	resource atomic.Value
+	resource atomic.Pointer[string]
 	reads    atomic.Int32
 }
 
+func (s *localServer) serves(resource string) { s.resource.Store(&resource) }
+
 func (s *localServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	resource := s.resource.Load().(string)
+	resource := *s.resource.Load()
 	if r.URL.Path == "/apis" {
 		s.reads.Add(1)
 	}
@@ -285,7 +287,7 @@ func (s *localServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func newLocal() (*Local, *localServer) {
 	s := &localServer{}
-	s.resource.Store("one")
+	s.serves("one")
 	return &Local{Server: Server{ID: "a", Host: "local", Transport: InProcess(s)}, Touched: dirty.New(), Changed: dirty.New(), Clock: clock.RealClock{}}, s
 }
 
@@ -302,7 +304,7 @@ func TestLocalIsReadAgainAfterAnEvent(t *testing.T) {
 		if got := handler.reads.Load(); got != 1 {
 			t.Errorf("%d reads within 20 ms, want 1", got)
 		}
-		handler.resource.Store("two")
+		handler.serves("two")
 		time.Sleep(15 * time.Millisecond)
 		if got := local.Document().Groups.ETag; got != "two" {
 			t.Errorf("35 ms after the event the document is %q", got)
@@ -348,7 +350,7 @@ func TestRefreshReadsOnlyWhatIsTooOld(t *testing.T) {
 		if got := handler.reads.Load(); got != 1 {
 			t.Errorf("%d reads, want 1", got)
 		}
-		handler.resource.Store("two")
+		handler.serves("two")
 		time.Sleep(50 * time.Millisecond)
 		if err := local.Refresh(t.Context(), 50*time.Millisecond); err != nil {
 			t.Fatal(err)

@@ -34,14 +34,14 @@ type Local struct {
 
 // Run reads the document at once, then again and again until ctx ends.
 func (l *Local) Run(ctx context.Context) {
-	for failures := 0; ; {
-		failures = l.read(ctx, failures)
+	for failures := l.read(ctx, 0); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.Touched:
 			failures = l.follow(ctx, failures)
 		case <-l.Clock.After(pause(failures, 0.5)):
+			failures = l.read(ctx, failures)
 		}
 	}
 }

@@ -18,6 +18,8 @@ const (
 	// firstRetry is the pause after a first failure; it doubles with each
 	// further one, up to pollInterval.
 	firstRetry = 250 * time.Millisecond
+	// fetchFailed is the label that stock servers count failures with.
+	fetchFailed = "fetch_discovery"
 )
 
 // Poller keeps the document of one peer up to date.
@@ -39,7 +41,7 @@ func (p *Poller) Run(ctx context.Context) {
 			failures = 0
 		} else if ctx.Err() == nil {
 			failures++
-			metrics.DiscoveryFailed(ctx)
+			metrics.IncDiscoverySyncError(ctx, fetchFailed)
 			klog.FromContext(ctx).V(verbosity(failures)).Info("A peer's discovery can't be read, the last good document stays", "peer", p.Server.ID, "failures", failures, "reason", err.Error())
 		}
 		select {
@@ -70,9 +72,10 @@ func pause(failures int, random float64) time.Duration {
 	return time.Duration(float64(base) * (0.9 + 0.2*random))
 }
 
-// verbosity shows the first failure and then one in a minute or so to everyone.
+// verbosity shows the first failure, and then one in ten minutes or so, to
+// everyone.
 func verbosity(failures int) int {
-	if failures == 1 || failures%8 == 0 {
+	if failures == 1 || failures%64 == 0 {
 		return 0
 	}
 	return 4
