@@ -103,16 +103,23 @@ func (o *Observer) Load() *snapshot.Snapshot { return o.store.Load() }
 // of Run: a peer that does not answer does not keep this server from serving.
 func (o *Observer) Ready() <-chan struct{} { return o.ready }
 
-// Run observes until ctx ends, then returns when all it started is gone.
+// Run observes until ctx ends, then returns when all it started is gone. The
+// error is that of following the members.
 func (o *Observer) Run(ctx context.Context) error {
-	defer o.running.Wait()
+	var err error
 	o.running.Go(func() { o.local.Run(ctx) })
-	var followErr error
 	o.running.Go(func() {
-		if followErr = o.config.Members.Run(ctx); followErr != nil {
-			klog.FromContext(ctx).Error(followErr, "The members of the control plane can't be followed")
+		if err = o.config.Members.Run(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "The members of the control plane can't be followed")
 		}
 	})
+	o.loop(ctx)
+	o.running.Wait()
+	return err
+}
+
+// loop looks whenever something changed, or may have by the passing of time.
+func (o *Observer) loop(ctx context.Context) {
 	started := o.config.Clock.Now()
 	for {
 		next := o.look(ctx, started)
@@ -122,7 +129,7 @@ func (o *Observer) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return followErr
+			return
 		case <-o.config.Changed:
 		case <-timer:
 		}
