@@ -58,9 +58,10 @@ type Observer struct {
 	ready chan struct{}
 
 	// The loop's own state: no one else touches it.
-	memory  Memory
-	pollers map[string]poller
-	isReady bool
+	memory   Memory
+	pollers  map[string]poller
+	excluded *snapshot.Exclusions
+	isReady  bool
 
 	// running counts the goroutines that Run has to wait for.
 	running sync.WaitGroup
@@ -72,9 +73,11 @@ type Observer struct {
 	published chan struct{}
 }
 
-// poller is a running poller: whom it asks, and how to stop it.
+// poller is a running poller: whom it asks, how to make it ask soon, and how to
+// stop it.
 type poller struct {
 	address, incarnation string
+	touched              dirty.Flag
 	stop                 context.CancelFunc
 }
 
@@ -155,6 +158,12 @@ func (o *Observer) look(ctx context.Context, started time.Time) time.Time {
 	content.Ready = o.isReady
 	o.publish(snapshot.New(content))
 	o.follow(ctx, content.Peers)
+	if !facts.Excluded.Equal(o.excluded) {
+		o.excluded = facts.Excluded
+		for _, running := range o.pollers {
+			running.touched.Raise()
+		}
+	}
 	return next
 }
 
@@ -231,17 +240,19 @@ func (o *Observer) follow(ctx context.Context, peers []*snapshot.Peer) {
 // poll starts a poller for the peer.
 func (o *Observer) poll(ctx context.Context, peer *snapshot.Peer) poller {
 	ctx, stop := context.WithCancel(ctx)
+	touched := dirty.New()
 	p := discovery.Poller{
 		Server: discovery.Server{ID: peer.ServerID, Incarnation: peer.Incarnation, Host: peer.Address, Transport: o.config.Peers},
 		Last:   peer.Document,
 		Deliver: func(document *snapshot.Document) {
 			o.deliver(ctx, document)
 		},
-		Clock: o.config.Clock,
+		Touched: touched,
+		Clock:   o.config.Clock,
 	}
 	klog.FromContext(ctx).V(2).Info("Following a peer's discovery", "peer", peer.ServerID, "address", peer.Address)
 	o.running.Go(func() { p.Run(ctx) })
-	return poller{address: peer.Address, incarnation: peer.Incarnation, stop: stop}
+	return poller{address: peer.Address, incarnation: peer.Incarnation, touched: touched, stop: stop}
 }
 
 // deliver takes in a document, unless its poller was stopped meanwhile: the

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,6 +47,14 @@ func (e *Exclusions) Hides(gvr schema.GroupVersionResource, checked time.Time) b
 	}
 	gone, found := e.GroupVersions[gvr.GroupVersion()]
 	return found && e.hides(gone, checked)
+}
+
+// Equal reports whether e and o exclude the same.
+func (e *Exclusions) Equal(o *Exclusions) bool {
+	if e == nil || o == nil {
+		return e == o
+	}
+	return e.Grace == o.Grace && maps.Equal(e.Resources, o.Resources) && maps.Equal(e.GroupVersions, o.GroupVersions)
 }
 
 func (e *Exclusions) hides(gone, checked time.Time) bool {

@@ -146,8 +146,30 @@ func viewKey(sources []Source) string {
 	h := sha256.New()
 	for _, src := range sources {
 		fmt.Fprintf(h, "%q %t %t %t %q %q\n", src.ServerID, src.Local, src.State == StateStarting, src.State.Reachable(), src.Whole.ETag, src.Own.ETag)
+		if !src.Local {
+			continue
+		}
+		eachExcluded(src.Whole, src.Excluded, func(gvr schema.GroupVersionResource) { fmt.Fprintln(h, gvr) })
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// eachExcluded calls f for all of a list that is excluded: with an empty
+// resource for a group-version as a whole.
+func eachExcluded(list *List, excluded func(schema.GroupVersionResource) bool, f func(schema.GroupVersionResource)) {
+	for _, group := range list.Items {
+		for _, version := range group.Versions {
+			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
+			if whole := gv.WithResource(""); excluded(whole) {
+				f(whole)
+			}
+			for _, resource := range version.Resources {
+				if gvr := gv.WithResource(resource.Resource); excluded(gvr) {
+					f(gvr)
+				}
+			}
+		}
+	}
 }
 
 // newRoutes indexes the documents by resource.

@@ -181,6 +181,35 @@ func TestViewLeavesExcludedContentToTheLocalDocument(t *testing.T) {
 	}
 }
 
+// An aggregated API whose backend is down is a version without resources. A
+// kept document must not bring it back.
+func TestViewLeavesOutAnEmptyAggregatedAPI(t *testing.T) {
+	gv := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
+	peer := &Peer{ServerID: "b", Document: document("b", group(gv.Group, gv.Version))}
+	content := Content{Local: document("a"), Peers: []*Peer{peer}}
+	if got := New(content).View(PathAPIs).Sources[1].Own.Items; len(got) != 1 {
+		t.Errorf("an empty version that nothing owns is gone: %v", got)
+	}
+	content.Excluded = &Exclusions{GroupVersions: map[schema.GroupVersion]time.Time{gv: {}}}
+	if got := New(content).View(PathAPIs).Sources[1].Own.Items; len(got) != 0 {
+		t.Errorf("an aggregated API is taken from a peer: %v", got)
+	}
+}
+
+func TestViewKeyFollowsWhatIsExcludedOfTheOwnDocument(t *testing.T) {
+	own := document("a", group("example.com", "v1", resource("widgets", "get")))
+	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	free := New(Content{Local: own}).View(PathAPIs).Key
+	for name, excluded := range map[string]*Exclusions{
+		"a custom resource": {Resources: map[schema.GroupVersionResource]time.Time{widgets: {}}},
+		"an aggregated API": {GroupVersions: map[schema.GroupVersion]time.Time{widgets.GroupVersion(): {}}},
+	} {
+		if New(Content{Local: own, Excluded: excluded}).View(PathAPIs).Key == free {
+			t.Errorf("%s: the key is the same", name)
+		}
+	}
+}
+
 func TestViewKeyFollowsContent(t *testing.T) {
 	a, b := document("a", group("apps", "v1")), document("b", group("apps", "v1"), group("batch", "v1"))
 	key := func(c Content) string { return New(c).View(PathAPIs).Key }

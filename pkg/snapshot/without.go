@@ -12,9 +12,10 @@ import (
 )
 
 // without returns the list without what the exclusions hide from a document
-// checked at the given time. Versions and groups that have nothing left go
-// too; those that were empty from the start stay. The list itself is returned
-// where nothing is hidden, and is never changed.
+// checked at the given time. Versions and groups that have nothing left go too;
+// those that were empty from the start stay, unless they are those of an
+// aggregated API. The list itself is returned where nothing is hidden, and is
+// never changed.
 func without(list *List, excluded *Exclusions, checked time.Time) *List {
 	if excluded.empty() {
 		return list
@@ -50,7 +51,7 @@ func versionsWithout(group apidiscoveryv2.APIGroupDiscovery, hides func(schema.G
 		gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
 		hidden := func(r apidiscoveryv2.APIResourceDiscovery) bool { return hides(gv.WithResource(r.Resource)) }
 		resources := slices.DeleteFunc(slices.Clone(version.Resources), hidden)
-		if len(resources) == 0 && len(version.Resources) > 0 {
+		if len(resources) == 0 && (len(version.Resources) > 0 || hides(gv.WithResource(""))) {
 			continue
 		}
 		version.Resources = resources

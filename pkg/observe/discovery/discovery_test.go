@@ -235,6 +235,30 @@ func TestPollerKeepsAskingAndKeepsTheLastGoodDocument(t *testing.T) {
 	})
 }
 
+func TestPollerAsksAgainSoonAfterAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var asked []time.Duration
+		began := time.Now()
+		p := Poller{
+			Server:  server(good),
+			Deliver: func(*snapshot.Document) { asked = append(asked, time.Since(began)) },
+			Touched: dirty.New(),
+			Clock:   clock.RealClock{},
+		}
+		done := make(chan struct{})
+		go func() { p.Run(ctx); close(done) }()
+		time.Sleep(2 * time.Second)
+		p.Touched.Raise()
+		time.Sleep(2 * time.Second)
+		stop()
+		<-done
+		if len(asked) != 3 || asked[1] != 2300*time.Millisecond || asked[2] != 3*time.Second {
+			t.Errorf("asked at %v, want 0, 2.3 s and 3 s", asked)
+		}
+	})
+}
+
 // A peer that takes the connection and never answers costs its own poller the
 // deadline, and no one else anything.
 func TestPollerGivesUpOnASilentPeer(t *testing.T) {

@@ -39,31 +39,11 @@ func (l *Local) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-l.Touched:
-			failures = l.follow(ctx, failures)
+			follow(ctx, l.Clock, l.Touched, rereads, func() { failures = l.read(ctx, failures) })
 		case <-l.Clock.After(pause(failures, 0.5)):
 			failures = l.read(ctx, failures)
 		}
 	}
-}
-
-// follow reads the document at the times after a change.
-func (l *Local) follow(ctx context.Context, failures int) int {
-	var waited time.Duration
-	for i := 0; i < len(rereads); i++ {
-		select {
-		case <-ctx.Done():
-			return failures
-		case <-l.Clock.After(rereads[i] - waited):
-		}
-		waited = rereads[i]
-		failures = l.read(ctx, failures)
-		select {
-		case <-l.Touched:
-			i, waited = -1, 0
-		default:
-		}
-	}
-	return failures
 }
 
 func (l *Local) read(ctx context.Context, failures int) int {

@@ -9,8 +9,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"peerproxy.internal/pkg/metrics"
+	"peerproxy.internal/pkg/observe/dirty"
 	"peerproxy.internal/pkg/snapshot"
 )
+
+// repolls are the times after a change of what all servers share at which a
+// peer is asked again: merged documents are in the same order everywhere once
+// the servers know each other's news.
+var repolls = []time.Duration{300 * time.Millisecond, time.Second}
 
 const (
 	// pollInterval is how often a known document is checked for news.
@@ -30,36 +36,41 @@ type Poller struct {
 	// Deliver takes each document as it comes, from the poller's goroutine. A
 	// document that only has a newer time of checking is delivered too.
 	Deliver func(*snapshot.Document)
+	// Touched is raised by others when the document may be about to change.
+	Touched dirty.Flag
 	// Clock is the source of time.
 	Clock clock.Clock
 }
 
 // Run polls until ctx ends.
 func (p *Poller) Run(ctx context.Context) {
-	for failures := 0; ; {
-		if err := p.poll(ctx); err == nil {
-			failures = 0
-		} else if ctx.Err() == nil {
-			failures++
-			metrics.IncDiscoverySyncError(ctx, fetchFailed)
-			klog.FromContext(ctx).V(verbosity(failures)).Info("A peer's discovery can't be read, the last good document stays", "peer", p.Server.ID, "failures", failures, "reason", err.Error())
-		}
+	for failures := p.poll(ctx, 0); ; {
 		select {
 		case <-ctx.Done():
 			return
+		case <-p.Touched:
+			follow(ctx, p.Clock, p.Touched, repolls, func() { failures = p.poll(ctx, failures) })
 		case <-p.Clock.After(pause(failures, rand.Float64())):
+			failures = p.poll(ctx, failures)
 		}
 	}
 }
 
-func (p *Poller) poll(ctx context.Context) error {
+// poll asks the peer and returns how often in a row it could not be asked.
+func (p *Poller) poll(ctx context.Context, failures int) int {
 	next, err := p.Server.fetch(ctx, p.Last, p.Clock)
-	if err != nil {
-		return err
+	if err == nil {
+		p.Last = next
+		p.Deliver(next)
+		return 0
 	}
-	p.Last = next
-	p.Deliver(next)
-	return nil
+	if ctx.Err() != nil {
+		return failures
+	}
+	failures++
+	metrics.IncDiscoverySyncError(ctx, fetchFailed)
+	klog.FromContext(ctx).V(verbosity(failures)).Info("A peer's discovery can't be read, the last good document stays", "peer", p.Server.ID, "failures", failures, "reason", err.Error())
+	return failures
 }
 
 // pause is how long to wait after that many failures in a row. random, in
