@@ -1,0 +1,41 @@
+// Package metrics is the one place where the peer proxy counts.
+//
+// It counts with the metrics that every kube-apiserver has for its peer proxy,
+// under their inherited names:
+//
+//	apiserver_rerouted_request_total{code,group,version,resource}
+//	apiserver_peer_proxy_errors_total{type,group,version,resource}
+//	apiserver_peer_discovery_sync_errors_total{type}
+//
+// All functions are safe for concurrent use.
+package metrics
+
+import (
+	"context"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	upstream "k8s.io/apiserver/pkg/util/peerproxy/metrics"
+)
+
+// Register adds the metrics to the server's registry. Calls after the first
+// change nothing.
+func Register() { upstream.Register() }
+
+// IncForwarded counts a request for gvr that a peer answered with the status
+// code.
+func IncForwarded(ctx context.Context, code int, gvr schema.GroupVersionResource) {
+	upstream.IncPeerProxiedRequest(ctx, strconv.Itoa(code), gvr.Group, gvr.Version, gvr.Resource)
+}
+
+// IncForwardError counts a request for gvr that could not be forwarded, or an
+// answer that was cut off. The reason is the label "type".
+func IncForwardError(ctx context.Context, reason string, gvr schema.GroupVersionResource) {
+	upstream.IncPeerProxyError(ctx, reason, gvr.Group, gvr.Version, gvr.Resource)
+}
+
+// IncDiscoverySyncError counts a failure to learn what a peer serves. The reason
+// is the label "type".
+func IncDiscoverySyncError(ctx context.Context, reason string) {
+	upstream.IncPeerDiscoverySyncError(ctx, reason)
+}
