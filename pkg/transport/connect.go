@@ -1,0 +1,150 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+)
+
+// Reason says why no connection to a peer came about. Its text is a metric's
+// label.
+type Reason string
+
+// The reasons of a [ConnectError].
+const (
+	// ReasonDial: the address could not be reached.
+	ReasonDial Reason = "dial"
+	// ReasonTimeout: dialling took two seconds, or the handshake three.
+	ReasonTimeout Reason = "connect_timeout"
+	// ReasonUnknownAuthority: the peer's certificate is of another CA.
+	ReasonUnknownAuthority Reason = "unknown_authority"
+	// ReasonNameMismatch: the peer's certificate lacks the server name.
+	ReasonNameMismatch Reason = "name_mismatch"
+	// ReasonExpired: the peer's certificate is not valid now.
+	ReasonExpired Reason = "expired"
+	// ReasonClientCertificate: the peer refused our certificate while the
+	// connection was set up. A kube-apiserver does not do that, it answers 401;
+	// something in front of it may.
+	ReasonClientCertificate Reason = "client_certificate"
+	// ReasonTLS: any other failure of the handshake.
+	ReasonTLS Reason = "tls"
+	// ReasonNotSent: the connection broke before the request's headers were
+	// written to it, or they are none that can be written.
+	ReasonNotSent Reason = "not_sent"
+)
+
+// ConnectError means that no usable connection to the peer came about, so that
+// nothing of the request left this server, or nothing that the peer could read.
+type ConnectError struct {
+	Reason Reason
+	Err    error
+}
+
+func (e *ConnectError) Error() string {
+	return fmt.Sprintf("could not connect (%s): %v", e.Reason, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *ConnectError) Unwrap() error { return e.Err }
+
+// RefusedError means that the peer gave the request back without executing it,
+// as HTTP/2 lets it, and did so again when the request was sent once more.
+type RefusedError struct{ Err error }
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("the peer refused the request: %v", e.Err) }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// streamError has the shape of the HTTP/2 error that net/http does not export;
+// its As method fills any struct of this shape.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (e streamError) Error() string { return fmt.Sprintf("stream error %d", e.Code) }
+
+// refusedStream is REFUSED_STREAM: the request was not processed at all.
+//
+// Source: RFC 9113, sections 7 and 8.7.
+const refusedStream = 7
+
+// classify turns an error of net/http into one that says whether the request
+// may have been executed.
+func classify(ctx context.Context, sent *progress, err error) error {
+	var connect *ConnectError
+	var stream streamError
+	switch {
+	case errors.As(err, &connect):
+		return connect
+	case refusesCertificate(err):
+		// In TLS 1.3 the client's side of the handshake is over before the
+		// server has looked at its certificate: a refusal comes with the first
+		// read. No request was looked at either.
+		return &ConnectError{Reason: ReasonClientCertificate, Err: err}
+	case errors.As(err, &stream) && stream.Code == refusedStream:
+		return &RefusedError{Err: err}
+	case context.Cause(ctx) == errResent:
+		return &RefusedError{Err: errResent}
+	case ctx.Err() == nil && !sent.headers.Load():
+		return &ConnectError{Reason: ReasonNotSent, Err: err}
+	}
+	return err
+}
+
+func dialReason(err error) Reason {
+	if isTimeout(err) {
+		return ReasonTimeout
+	}
+	return ReasonDial
+}
+
+func handshakeReason(err error) Reason {
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &authority):
+		return ReasonUnknownAuthority
+	case errors.As(err, &name):
+		return ReasonNameMismatch
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return ReasonExpired
+	case refusesCertificate(err):
+		return ReasonClientCertificate
+	case isTimeout(err):
+		return ReasonTimeout
+	}
+	return ReasonTLS
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// certificateAlerts are the TLS alerts about a certificate: bad_certificate up
+// to certificate_unknown, unknown_ca, access_denied, certificate_required. They
+// end a handshake; none comes later.
+//
+// Source: RFC 8446, section 6.2.
+var certificateAlerts = []tls.AlertError{42, 43, 44, 45, 46, 48, 49, 116}
+
+// refusesCertificate reports whether the other side has sent an alert about a
+// certificate. crypto/tls returns alerts as a type of its own, which can be
+// compared by its text alone.
+func refusesCertificate(err error) bool {
+	var remote *net.OpError
+	if !errors.As(err, &remote) || remote.Op != "remote error" || remote.Err == nil {
+		return false
+	}
+	return slices.ContainsFunc(certificateAlerts, func(alert tls.AlertError) bool {
+		return alert.Error() == remote.Err.Error()
+	})
+}

@@ -1,0 +1,220 @@
+package transport_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"peerproxy.internal/pkg/transport"
+	"peerproxy.internal/test/peertest"
+)
+
+func TestFailureToConnectHasAReason(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	named := []string{peertest.ServerName}
+	tests := []struct {
+		name string
+		peer *peertest.Peer
+		stop bool
+		want transport.Reason
+	}{
+		{name: "nobody listens", peer: &peertest.Peer{}, stop: true, want: transport.ReasonDial},
+		{
+			name: "certificate of another CA",
+			peer: &peertest.Peer{Certificate: peertest.NewCA(t, "other").Issue(t, peertest.Cert{DNSNames: named})},
+			want: transport.ReasonUnknownAuthority,
+		},
+		{
+			name: "certificate of another name",
+			peer: &peertest.Peer{Certificate: pki.Cluster.Issue(t, peertest.Cert{DNSNames: []string{"b.example.com"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})},
+			want: transport.ReasonNameMismatch,
+		},
+		{
+			name: "certificate expired",
+			peer: &peertest.Peer{Certificate: pki.Cluster.Issue(t, peertest.Cert{DNSNames: named, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)})},
+			want: transport.ReasonExpired,
+		},
+		{
+			name: "not TLS",
+			peer: &peertest.Peer{OnConn: func(_ int, conn *tls.Conn) bool {
+				_, _ = conn.NetConn().Write([]byte("220 mail.example.com ESMTP\r\n"))
+				return true
+			}},
+			want: transport.ReasonTLS,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			tr := running(t, configFor(t, pki))
+			peer := test.peer.Start(t, pki)
+			if test.stop {
+				peer.Stop()
+			}
+			for _, upgrade := range []bool{false, true} {
+				req := newRequest(t, "POST", peer.Address(), "body")
+				if upgrade {
+					req.Header.Set("Connection", "Upgrade")
+					req.Header.Set("Upgrade", "SPDY/3.1")
+				}
+				_, err := tr.RoundTrip(req)
+				wantReason(t, err, test.want)
+			}
+		})
+	}
+}
+
+func wantReason(t *testing.T, err error, want transport.Reason) {
+	t.Helper()
+	var connect *transport.ConnectError
+	if !errors.As(err, &connect) {
+		t.Fatalf("got %v, want a ConnectError", err)
+	}
+	if connect.Reason != want {
+		t.Errorf("got reason %q (%v), want %q", connect.Reason, connect.Err, want)
+	}
+}
+
+func TestWhatWasNotWrittenIsAFailureToConnect(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	peer := (&peertest.Peer{}).Start(t, pki)
+	tr := running(t, configFor(t, pki))
+	req := newRequest(t, "POST", peer.Address(), "body")
+	req.Header["X-Odd"] = []string{"a\nb"}
+	_, err := tr.RoundTrip(req)
+	wantReason(t, err, transport.ReasonNotSent)
+}
+
+// In TLS 1.3 the refusal arrives after the client's handshake, with whatever is
+// read first.
+func TestRefusedClientCertificateIsAFailureToConnect(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	stranger := peertest.NewCA(t, "other").Issue(t, peertest.Cert{CommonName: "front-proxy-client"})
+	config := configFor(t, pki)
+	config.CertFile = peertest.WriteFile(t, "crt", stranger.Cert)
+	config.KeyFile = peertest.WriteFile(t, "key", stranger.Key)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for _, http1 := range []bool{true, false} {
+			t.Run(tls.VersionName(version)+protocolName(http1), func(t *testing.T) {
+				tr := running(t, config)
+				peer := (&peertest.Peer{
+					ClientAuth: tls.RequireAndVerifyClientCert, MaxTLSVersion: version, HTTP1: http1,
+					OnConn: shakeHandsAndWait,
+				}).Start(t, pki)
+				_, err := tr.RoundTrip(newRequest(t, "POST", peer.Address(), "body"))
+				wantReason(t, err, transport.ReasonClientCertificate)
+			})
+		}
+	}
+}
+
+// shakeHandsAndWait keeps a connection whose handshake failed open until the
+// client has closed it: closed at once, it could be reset before the client has
+// read the alert.
+func shakeHandsAndWait(_ int, conn *tls.Conn) bool {
+	go func() {
+		_ = conn.Handshake()
+		_, _ = conn.NetConn().Read(make([]byte, 1<<16))
+		_ = conn.NetConn().Close()
+	}()
+	return true
+}
+
+func protocolName(http1 bool) string {
+	if http1 {
+		return "/http1"
+	}
+	return "/h2"
+}
+
+func TestSlowConnectTimesOut(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	tests := []struct {
+		name string
+		dial transport.DialFunc
+		want time.Duration
+	}{
+		{"dial", func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, &net.OpError{Op: "dial", Err: ctx.Err()}
+		}, 2 * time.Second},
+		{"handshake", func(context.Context, string, string) (net.Conn, error) {
+			ours, _ := net.Pipe()
+			return ours, nil
+		}, 3 * time.Second},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			config := configFor(t, pki)
+			config.Dial = test.dial
+			synctest.Test(t, func(t *testing.T) {
+				tr := running(t, config)
+				start := time.Now()
+				_, err := tr.RoundTrip(newRequest(t, "GET", "peer:6443", ""))
+				wantReason(t, err, transport.ReasonTimeout)
+				if took := time.Since(start); took != test.want {
+					t.Errorf("took %v, want %v", took, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestFrozenPeerIsNoticedWithinFiveSeconds(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	config := configFor(t, pki)
+	serving := (&peertest.Peer{}).Start(t, pki)
+	serving.Stop()
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		defer l.Close()
+		reached := make(chan struct{})
+		serving.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(reached)
+			<-r.Context().Done()
+		})
+		serving.ServeAlso(l)
+		defer serving.Stop()
+		config.Dial = l.dial
+		tr := running(t, config)
+
+		go func() { <-reached; l.freeze() }()
+		start := time.Now()
+		_, err := tr.RoundTrip(newRequest(t, "GET", "peer:6443", ""))
+		if err == nil || !strings.Contains(err.Error(), "connection lost") {
+			t.Errorf("got %v, want a lost connection", err)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+		l.thaw()
+	})
+}
+
+func TestStopEndsADialInProgress(t *testing.T) {
+	config := configFor(t, peertest.NewPKI(t))
+	synctest.Test(t, func(t *testing.T) {
+		config.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		tr, err := transport.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = tr.Run(ctx) }()
+		start := time.Now()
+		go func() { time.Sleep(time.Second); cancel() }()
+		_, err = tr.RoundTrip(newRequest(t, "GET", "peer:6443", ""))
+		wantReason(t, err, transport.ReasonDial)
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("the dial went on for %v", took-time.Second)
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	dialTimeout      = 2 * time.Second
+	handshakeTimeout = 3 * time.Second
+	// A connection on which nothing was heard for pingAfter is pinged, and
+	// closed when no answer comes within pingTimeout: a frozen peer is noticed
+	// within five seconds.
+	pingAfter   = 2 * time.Second
+	pingTimeout = 2500 * time.Millisecond
+
+	idleTimeout       = 90 * time.Second
+	maxIdlePerPeer    = 64
+	maxResponseHeader = 1 << 20
+)
+
+// generation is everything that was made of one state of the files.
+type generation struct {
+	ordinary, upgrade *http.Transport
+	retired           atomic.Bool
+}
+
+// credentials are what the files hold.
+type credentials struct {
+	roots *x509.CertPool
+	own   tls.Certificate
+}
+
+func (t *Transport) newGeneration(creds credentials) *generation {
+	h1 := new(http.Protocols)
+	h1.SetHTTP1(true)
+	both := new(http.Protocols)
+	both.SetHTTP1(true)
+	both.SetHTTP2(true)
+	return &generation{
+		ordinary: t.newHTTPTransport(creds, both, "h2", "http/1.1"),
+		upgrade:  t.newHTTPTransport(creds, h1, "http/1.1"),
+	}
+}
+
+func (t *Transport) newHTTPTransport(creds credentials, protocols *http.Protocols, names ...string) *http.Transport {
+	config := &tls.Config{
+		RootCAs:    creds.roots,
+		ServerName: t.config.ServerName,
+		MinVersion: tls.VersionTLS12,
+		NextProtos: names,
+		// Sent whatever CAs the peer names: its refusal then says what is wrong,
+		// where an absent certificate would be just another anonymous request.
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &creds.own, nil
+		},
+	}
+	return &http.Transport{
+		Protocols:              protocols,
+		DialTLSContext:         t.dialTLS(config),
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    maxIdlePerPeer,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxResponseHeader,
+	}
+}
+
+// dialTLS opens connections whose every failure is a [*ConnectError]. It has to
+// return a [*tls.Conn] for net/http to learn that HTTP/2 was agreed on.
+func (t *Transport) dialTLS(config *tls.Config) DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := t.untilStopped(ctx)
+		defer cancel()
+		raw, err := t.dial(ctx, network, address)
+		if err != nil {
+			return nil, &ConnectError{Reason: dialReason(err), Err: err}
+		}
+		conn := tls.Client(raw, config)
+		if err := handshake(ctx, conn); err != nil {
+			_ = raw.Close()
+			return nil, &ConnectError{Reason: handshakeReason(err), Err: err}
+		}
+		return conn, nil
+	}
+}
+
+func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	return t.config.Dial(ctx, network, address)
+}
+
+func handshake(ctx context.Context, conn *tls.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	return conn.HandshakeContext(ctx)
+}
+
+// untilStopped ends a dial with the transport: net/http lets it go on after its
+// request has ended.
+func (t *Transport) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-t.stopped:
+			cancel(errStopped)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// retire closes the connections that are idle; those in use are closed when
+// their requests end.
+func (g *generation) retire() {
+	g.retired.Store(true)
+	g.closeIdle()
+}
+
+func (g *generation) closeIdle() {
+	g.ordinary.CloseIdleConnections()
+	g.upgrade.CloseIdleConnections()
+}

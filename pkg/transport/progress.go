@@ -1,0 +1,41 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http/httptrace"
+	"sync/atomic"
+)
+
+// progress is how far net/http has come with a request.
+type progress struct {
+	// connections is how many it was given to, one after another.
+	connections atomic.Int32
+	// headers is whether its headers were written to one of them.
+	headers atomic.Bool
+}
+
+// errResent ends a request that a peer keeps giving back.
+var errResent = errors.New("given back unprocessed twice")
+
+// follow returns a context under which net/http tells of its progress, and ends
+// the request by cancel when it is to be sent a third time.
+//
+// net/http sends what an HTTP/2 peer has not processed (GOAWAY, REFUSED_STREAM)
+// again: once at once, then after seconds that double, where another peer may be
+// free. The hook runs before the headers are written, so that nothing of the
+// request is sent the third time. HTTP/1.1 is left alone: there they might be.
+func (p *progress) follow(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			if p.connections.Add(1) <= 2 {
+				return
+			}
+			if conn, ok := info.Conn.(*tls.Conn); ok && conn.ConnectionState().NegotiatedProtocol == "h2" {
+				cancel(errResent)
+			}
+		},
+		WroteHeaders: func() { p.headers.Store(true) },
+	})
+}

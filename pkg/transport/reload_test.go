@@ -1,0 +1,238 @@
+package transport_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"peerproxy.internal/pkg/transport"
+	"peerproxy.internal/test/peertest"
+)
+
+// reloading is a transport under a clock of the test's.
+type reloading struct {
+	*transport.Transport
+	clock  *clocktesting.FakeClock
+	config transport.Config
+}
+
+func newReloading(t *testing.T, config transport.Config) reloading {
+	t.Helper()
+	clock := clocktesting.NewFakeClock(time.Now())
+	config.Clock = clock
+	r := reloading{Transport: running(t, config), clock: clock, config: config}
+	peertest.Eventually(t, "Run waits for its ticker", clock.HasWaiters)
+	return r
+}
+
+func (r reloading) tick() { r.clock.Step(10 * time.Second) }
+
+// namesClient answers with the name in the client's certificate.
+var namesClient = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
+})
+
+func write(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestChangedCertificateIsUsed(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	peer := (&peertest.Peer{Handler: namesClient}).Start(t, pki)
+	r := newReloading(t, configFor(t, pki))
+	if got := get(t, r, peer.Address()); got != "front-proxy-client" {
+		t.Fatalf("before: %q", got)
+	}
+	next := pki.FrontProxy.Issue(t, peertest.Cert{CommonName: "next"})
+	write(t, r.config.CertFile, next.Cert)
+	write(t, r.config.KeyFile, next.Key)
+	r.tick()
+	peertest.Eventually(t, "the next certificate is shown", func() bool { return get(t, r, peer.Address()) == "next" })
+}
+
+func TestSwappedSymlinkIsSeen(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	peer := (&peertest.Peer{Handler: namesClient}).Start(t, pki)
+	dir := t.TempDir()
+	for _, name := range []string{"one", "two"} {
+		pair := pki.FrontProxy.Issue(t, peertest.Cert{CommonName: name})
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name, "crt"), pair.Cert)
+		write(t, filepath.Join(dir, name, "key"), pair.Key)
+	}
+	link := func(to string) {
+		if err := os.Symlink(to, filepath.Join(dir, "next")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "now")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("one")
+	config := configFor(t, pki)
+	config.CertFile, config.KeyFile = filepath.Join(dir, "now", "crt"), filepath.Join(dir, "now", "key")
+	r := newReloading(t, config)
+	if got := get(t, r, peer.Address()); got != "one" {
+		t.Fatalf("before: %q", got)
+	}
+	link("two")
+	r.tick()
+	peertest.Eventually(t, "the certificate behind the new link is shown", func() bool { return get(t, r, peer.Address()) == "two" })
+}
+
+func TestChangedCAIsUsed(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	r := newReloading(t, configFor(t, pki))
+	next := peertest.NewCA(t, "next")
+	peer := (&peertest.Peer{
+		ID:          "b",
+		Certificate: next.Issue(t, peertest.Cert{DNSNames: []string{peertest.ServerName}}),
+	}).Start(t, pki)
+	_, err := r.RoundTrip(newRequest(t, "GET", peer.Address(), ""))
+	wantReason(t, err, transport.ReasonUnknownAuthority)
+
+	write(t, r.config.CAFile, append(pki.Cluster.PEM, next.PEM...))
+	r.tick()
+	peertest.Eventually(t, "the next CA is trusted", func() bool {
+		res, err := r.RoundTrip(newRequest(t, "GET", peer.Address(), ""))
+		if err != nil {
+			return false
+		}
+		return readAll(t, res) == "b"
+	})
+}
+
+func TestHalfWrittenFileKeepsTheOld(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	peer := (&peertest.Peer{Handler: namesClient}).Start(t, pki)
+	r := newReloading(t, configFor(t, pki))
+	next := pki.FrontProxy.Issue(t, peertest.Cert{CommonName: "next"})
+	write(t, r.config.CertFile, next.Cert) // the key does not fit yet
+	r.tick()
+	peertest.Eventually(t, "the ticker was read", r.clock.HasWaiters)
+	peer.CloseConnections()
+	if got := get(t, r, peer.Address()); got != "front-proxy-client" {
+		t.Fatalf("with half of the files: %q", got)
+	}
+	write(t, r.config.KeyFile, next.Key)
+	peertest.Eventually(t, "the whole is used", func() bool {
+		r.tick()
+		return get(t, r, peer.Address()) == "next"
+	})
+}
+
+// The transport that is left behind keeps its connections while they are used
+// and not a moment longer.
+func TestReloadLetsRequestsInFlightFinish(t *testing.T) {
+	for _, http1 := range []bool{true, false} {
+		t.Run(protocolName(http1), func(t *testing.T) {
+			pki := peertest.NewPKI(t)
+			goOn := make(chan struct{})
+			closed := make(chan struct{})
+			peer := (&peertest.Peer{HTTP1: http1, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, "first ")
+				_ = http.NewResponseController(w).Flush()
+				<-goOn
+				_, _ = io.WriteString(w, "last")
+			})}).Start(t, pki)
+			config := configFor(t, pki)
+			config.Dial = dialNoticingClose(closed)
+			r := newReloading(t, config)
+
+			res, err := r.RoundTrip(newRequest(t, "GET", peer.Address(), ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := pki.FrontProxy.Issue(t, peertest.Cert{CommonName: "next"})
+			write(t, config.CertFile, next.Cert)
+			write(t, config.KeyFile, next.Key)
+			r.tick()
+			peertest.Eventually(t, "the new generation is used", func() bool {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				res, err := r.RoundTrip(newRequest(t, "GET", peer.Address(), "").WithContext(ctx))
+				return err == nil && res.Body.Close() == nil && peer.Connections() > 1
+			})
+			select {
+			case <-closed:
+				t.Fatal("the old connection was closed while in use")
+			default:
+			}
+			close(goOn)
+			if got := readAll(t, res); got != "first last" {
+				t.Errorf("got %q", got)
+			}
+			select {
+			case <-closed:
+			case <-time.After(10 * time.Second):
+				t.Error("the old connection was not closed")
+			}
+		})
+	}
+}
+
+func TestRequestsSpeakHTTP2UncompressedAndShowTheCertificate(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	for _, listen := range []string{"127.0.0.1:0", "[::1]:0"} {
+		t.Run(listen, func(t *testing.T) {
+			peer := (&peertest.Peer{Listen: listen, Handler: namesClient}).Start(t, pki)
+			tr := running(t, configFor(t, pki))
+			if got := get(t, tr, peer.Address()); got != "front-proxy-client" {
+				t.Errorf("got %q", got)
+			}
+			got := peer.Requests()[0]
+			if got.Proto != "HTTP/2.0" {
+				t.Errorf("spoke %s", got.Proto)
+			}
+			if encoding := got.Header.Get("Accept-Encoding"); encoding != "" {
+				t.Errorf("asked for encoding %q", encoding)
+			}
+		})
+	}
+}
+
+func TestUpgradeSpeaksHTTP1(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	peer := (&peertest.Peer{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		line, _ := buffered.ReadString('\n')
+		_, _ = io.WriteString(conn, line)
+	})}).Start(t, pki)
+	tr := running(t, configFor(t, pki))
+	req := newRequest(t, "POST", peer.Address(), "")
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", "echo")
+	res, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(res.Status)
+	}
+	conn, ok := res.Body.(io.ReadWriter)
+	if !ok {
+		t.Fatal("the body can't be written")
+	}
+	_, _ = io.WriteString(conn, "hello\n")
+	if got, _ := io.ReadAll(conn); string(got) != "hello\n" {
+		t.Errorf("got %q", got)
+	}
+}
