@@ -1,0 +1,218 @@
+// Package peerproxy is the front door of the mixed version proxy: an HTTP
+// filter for a kube-apiserver that, during an upgrade, forwards what this
+// server does not serve to a peer that does.
+//
+// Make a [Proxy] of a [Config] with [New], wrap the innermost handler of the
+// server with [Proxy.WrapHandler], and keep [Proxy.Run] running for as long as
+// the server does. [Proxy.Upstream] and [Proxy.EndpointLeaseReconciler] are the
+// two interfaces by which a kube-apiserver does all of that by itself.
+//
+// This package only wires. What is known of the cluster is made in package
+// observe, requests are answered in package serve, and the two meet in package
+// snapshot; see the map in the directory above.
+package peerproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"peerproxy.internal/pkg/metrics"
+	"peerproxy.internal/pkg/observe"
+	"peerproxy.internal/pkg/observe/dirty"
+	"peerproxy.internal/pkg/observe/discovery"
+	"peerproxy.internal/pkg/observe/exclusion"
+	"peerproxy.internal/pkg/observe/lease"
+	"peerproxy.internal/pkg/serve"
+	"peerproxy.internal/pkg/serve/document"
+	"peerproxy.internal/pkg/serve/forward"
+	"peerproxy.internal/pkg/transport"
+)
+
+const (
+	// departureGrace is how long the documents of a member that left are kept.
+	departureGrace = 10 * time.Minute
+	// exclusionGrace is how long a deleted custom resource or aggregated API
+	// stays out of documents that peers make anew.
+	exclusionGrace = 5 * time.Minute
+	// longestDoubt and doubtWindow bound how long a member without a document
+	// keeps requests from an ordinary 404.
+	longestDoubt, doubtWindow = 30 * time.Second, 10 * time.Minute
+)
+
+// Config is what a [Proxy] needs of the server that it is linked into. Every
+// field without "optional" is required.
+type Config struct {
+	// ServerID is the server's APIServerID.
+	ServerID string
+	// CAFile is --peer-ca-file, the CA bundle that peers' serving certificates
+	// are verified with.
+	CAFile string
+	// ProxyClientCertFile and ProxyClientKeyFile are --proxy-client-cert-file and
+	// -key-file, which authenticate this server to its peers.
+	ProxyClientCertFile, ProxyClientKeyFile string
+	// RequestHeader is the server's request header authentication. It tells which
+	// certificates are those of peers, and which headers bear identities.
+	RequestHeader *authenticatorfactory.RequestHeaderConfig
+	// Client reaches this very server as its loopback client.
+	Client kubernetes.Interface
+	// Records is the storage configuration for the resource apiServerPeerIPInfo,
+	// StorageMediaType the media type that the server stores objects in.
+	Records          storagebackend.ConfigForResource
+	StorageMediaType string
+	// Serializer negotiates the encoding of errors.
+	Serializer runtime.NegotiatedSerializer
+	// Dial, optional, is the egress dialer of the network "controlplane".
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// CustomResources, optional, returns the resources that a custom resource
+	// definition owns, one for each served version. Without it the whole
+	// group-versions that the server's extractor names are excluded.
+	CustomResources func(definition any) []schema.GroupVersionResource
+	// Clock, optional, is the source of time.
+	Clock clock.WithTicker
+}
+
+func (c Config) validate() error {
+	var errs []error
+	for name, missing := range map[string]bool{
+		"ServerID":         c.ServerID == "",
+		"RequestHeader":    c.RequestHeader == nil || c.RequestHeader.CAContentProvider == nil,
+		"Client":           c.Client == nil,
+		"StorageMediaType": c.StorageMediaType == "",
+		"Serializer":       c.Serializer == nil,
+	} {
+		if missing {
+			errs = append(errs, fmt.Errorf("the configuration lacks %s", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Proxy is the mixed version proxy of one server.
+type Proxy struct {
+	config     Config
+	transport  *transport.Transport
+	storage    *lease.Storage
+	exclusions *exclusion.Tracker
+	observer   *observe.Observer
+	trusted    func(*http.Request) bool
+	local      *localHandler
+	life       life
+}
+
+// New returns a proxy. It reads the certificate files and opens the storage of
+// the endpoint records, and starts nothing else. Errors name the file or the
+// field that is wrong.
+func New(c Config) (*Proxy, error) {
+	if err := c.validate(); err != nil {
+		return nil, fmt.Errorf("peer proxy: %w", err)
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	metrics.Register()
+	peers, err := transport.New(transport.Config{
+		CAFile:   c.CAFile,
+		CertFile: c.ProxyClientCertFile,
+		KeyFile:  c.ProxyClientKeyFile,
+		Dial:     c.Dial,
+		Clock:    c.Clock,
+
+		IdentityHeaders:        slices.Concat(values(c.RequestHeader.UsernameHeaders), values(c.RequestHeader.UIDHeaders), values(c.RequestHeader.GroupHeaders)),
+		IdentityHeaderPrefixes: values(c.RequestHeader.ExtraHeaderPrefixes),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("peer proxy: %w", err)
+	}
+	storage, err := lease.NewStorage(c.Records, c.StorageMediaType)
+	if err != nil {
+		return nil, fmt.Errorf("peer proxy: %w", err)
+	}
+	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}}
+	changed, touched := dirty.New(), dirty.New()
+	p.exclusions = exclusion.NewTracker(exclusion.Config{Grace: exclusionGrace, Changed: changed, Touched: touched, Clock: c.Clock})
+	p.observer = observe.New(observe.Config{
+		ServerID:   c.ServerID,
+		Members:    lease.NewTracker(lease.Config{Client: c.Client, Storage: storage, Changed: changed, Clock: c.Clock}),
+		Exclusions: p.exclusions,
+		Changed:    changed,
+		Touched:    touched,
+		Local:      discovery.InProcess(p.local),
+		Peers:      transport.AsServer(peers),
+		Limits: observe.Limits{
+			DepartureGrace: departureGrace,
+			Doubt:          observe.DoubtLimits{Longest: longestDoubt, Window: doubtWindow},
+		},
+		Clock: c.Clock,
+	})
+	return p, nil
+}
+
+// WrapHandler returns a handler that answers or forwards what the server does
+// not serve alone, and hands everything else to next. It has to be the
+// innermost filter of the chain, behind authentication, authorization, audit
+// and flow control, and is to be called once: next is also asked for what the
+// server serves.
+func (p *Proxy) WrapHandler(next http.Handler) http.Handler {
+	p.local.set(next)
+	return serve.WithPeerProxy(next, serve.Config{
+		Snapshots: p.observer,
+		Trusted:   p.trusted,
+		Forwarder: &forward.Forwarder{
+			Transport:  p.transport,
+			Serializer: p.config.Serializer,
+		},
+		Documents:  document.New(),
+		Serializer: p.config.Serializer,
+	})
+}
+
+// ExcludeCustomResources follows the custom resource definitions of an
+// informer: what they own is never taken from a peer. To be called before Run.
+func (p *Proxy) ExcludeCustomResources(definitions cache.SharedIndexInformer, groupVersions func(any) []schema.GroupVersion) error {
+	return p.exclusions.Follow(definitions, func(obj any) exclusion.Owned {
+		if p.config.CustomResources != nil {
+			return exclusion.Owned{Resources: p.config.CustomResources(obj)}
+		}
+		return exclusion.Owned{GroupVersions: groupVersions(obj)}
+	})
+}
+
+// ExcludeAggregatedAPIs follows the APIServices of an informer: the
+// group-versions of those that groupVersions returns some for are never taken
+// from a peer. To be called before Run.
+func (p *Proxy) ExcludeAggregatedAPIs(services cache.SharedIndexInformer, groupVersions func(any) []schema.GroupVersion) error {
+	return p.exclusions.Follow(services, func(obj any) exclusion.Owned {
+		return exclusion.Owned{GroupVersions: groupVersions(obj)}
+	})
+}
+
+// Ready is closed when merged documents can be served, at the latest 10 s after
+// the start of Run.
+func (p *Proxy) Ready() <-chan struct{} { return p.observer.Ready() }
+
+// Run follows the peers until ctx ends, and returns when all that it started is
+// gone. To be called once.
+func (p *Proxy) Run(ctx context.Context) error {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("peerproxy"))
+	defer p.storage.Close()
+	p.life.begin(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { p.transport.Run(ctx) })
+	return p.observer.Run(ctx)
+}

@@ -1,0 +1,160 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/klog/v2"
+
+	"peerproxy.internal/pkg/serve/document"
+	"peerproxy.internal/pkg/serve/forward"
+	"peerproxy.internal/pkg/snapshot"
+	"peerproxy.internal/pkg/transport"
+)
+
+// freshEnough is how old the own document may be for a merged one to be made
+// of it: a custom resource must show as soon as it would without the filter.
+const freshEnough = 50 * time.Millisecond
+
+// Snapshots is where the filter gets its view of the cluster.
+type Snapshots interface {
+	// Load returns the current snapshot, never nil.
+	Load() *snapshot.Snapshot
+	// Refresh makes sure that what this server serves was read less than maxAge
+	// ago and is in the current snapshot.
+	Refresh(ctx context.Context, maxAge time.Duration) error
+}
+
+// Config is what the filter needs. All fields are required.
+type Config struct {
+	Snapshots Snapshots
+	// Trusted reports whether a request came over a connection that only a peer
+	// can have made. It is asked about requests with the loop header alone.
+	Trusted func(*http.Request) bool
+	// Forwarder sends requests to peers.
+	Forwarder *forward.Forwarder
+	// Documents serves merged documents.
+	Documents *document.Server
+	// Serializer negotiates the encoding of errors.
+	Serializer runtime.NegotiatedSerializer
+}
+
+// WithPeerProxy returns a handler that answers, or forwards to a peer, what the
+// local chain alone would get wrong, and hands everything else to next. It
+// needs the request's info and user in the context.
+func WithPeerProxy(next http.Handler, c Config) http.Handler {
+	return &filter{Config: c, next: next}
+}
+
+type filter struct {
+	Config
+	next http.Handler
+}
+
+// ServeHTTP implements http.Handler.
+func (f *filter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	info, found := apirequest.RequestInfoFrom(r.Context())
+	if !found {
+		responsewriters.ErrorNegotiated(apierrors.NewInternalError(errors.New("no request info in the context")), f.Serializer, schema.GroupVersion{}, w, r)
+		return
+	}
+	proxied := f.takeLoopHeader(r)
+	if info.IsResourceRequest {
+		f.serveResource(w, r, info, proxied)
+		return
+	}
+	f.servePath(w, r, proxied)
+}
+
+// takeLoopHeader reports whether a peer forwarded the request. The header goes
+// in any case: behind this filter the aggregator passes headers on to servers
+// that would believe it.
+func (f *filter) takeLoopHeader(r *http.Request) (proxied bool) {
+	if _, set := r.Header[transport.LoopHeader]; !set {
+		return false
+	}
+	proxied = f.Trusted(r)
+	r.Header.Del(transport.LoopHeader)
+	return proxied
+}
+
+// serveResource answers a request for a resource.
+func (f *filter) serveResource(w http.ResponseWriter, r *http.Request, info *apirequest.RequestInfo, proxied bool) {
+	resource := snapshot.Resource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource}
+	route := f.Snapshots.Load().Route(resource, info.Verb)
+	if route.Kind == snapshot.Local {
+		f.next.ServeHTTP(w, r)
+		return
+	}
+	f.act(w, r, decideResource(originOf(r, proxied), route.Kind), route.Candidates)
+}
+
+// servePath answers a request that is not for a resource. Only documents that
+// can be merged are of interest.
+func (f *filter) servePath(w http.ResponseWriter, r *http.Request, proxied bool) {
+	asked, ok := f.Documents.Parse(r)
+	if !ok {
+		f.next.ServeHTTP(w, r)
+		return
+	}
+	from := originOf(r, proxied)
+	snap := f.Snapshots.Load()
+	action := decideDocument(from, asked.Alone, snap.Ready())
+	if action != serveMerged {
+		f.act(w, r, action, nil)
+		return
+	}
+	if err := f.Snapshots.Refresh(r.Context(), freshEnough); err != nil {
+		klog.FromContext(r.Context()).V(2).Info("The own discovery can't be read, the last good document is served", "reason", err.Error())
+	}
+	f.Documents.Serve(w, r, f.Snapshots.Load(), asked)
+}
+
+// act carries out what was decided.
+func (f *filter) act(w http.ResponseWriter, r *http.Request, action action, candidates []*snapshot.Peer) {
+	switch action {
+	case serveLocallyMarked:
+		w.Header().Set(forward.NotServedHeader, "true")
+		f.next.ServeHTTP(w, r)
+	case forwardToPeer:
+		f.Forwarder.Forward(w, r, candidates)
+	case refuseMarked:
+		w.Header().Set(forward.NotServedHeader, "true")
+		f.refuse(w, r)
+	case refuse:
+		f.refuse(w, r)
+	default:
+		f.next.ServeHTTP(w, r)
+	}
+}
+
+// refuse answers that the request can't be answered now. Nothing was executed,
+// so the client may try again.
+func (f *filter) refuse(w http.ResponseWriter, r *http.Request) {
+	forward.Refuse(w, r, f.Serializer)
+}
+
+// originOf tells where a request comes from.
+func originOf(r *http.Request, proxied bool) origin {
+	if proxied {
+		return fromPeer
+	}
+	u, found := apirequest.UserFrom(r.Context())
+	if !found || u.GetName() != user.APIServerUser {
+		return fromClient
+	}
+	for _, group := range u.GetGroups() {
+		if group == user.SystemPrivilegedGroup {
+			return fromSelf
+		}
+	}
+	return fromClient
+}

@@ -1,0 +1,96 @@
+package forward
+
+import (
+	"bytes"
+	"io"
+	"mime"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"peerproxy.internal/pkg/snapshot"
+)
+
+// NotServedHeader marks an answer to a forwarded request that says nothing but
+// that this server does not serve it either: nothing was executed.
+const NotServedHeader = "X-Kubernetes-Peer-Not-Served"
+
+// maxPeeked is how much of an answer is looked at to see whether it is one.
+const maxPeeked = 4 << 10
+
+// judge returns why a peer's answer is none that the client may see, or "". All
+// these mean that the peer has executed nothing.
+func (x *exchange) judge(res *http.Response) reason {
+	if x.connects() {
+		return ""
+	}
+	if _, marked := res.Header[NotServedHeader]; marked {
+		return reasonNotServed
+	}
+	switch res.StatusCode {
+	case http.StatusUnauthorized:
+		// The peer does not take us for one: the user did authenticate here.
+		return reasonUnauthorized
+	case http.StatusForbidden, http.StatusServiceUnavailable:
+		return x.ifStarting()
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		if r := x.ifStarting(); r != "" {
+			return r
+		}
+		if saysNotServed(res.StatusCode, res.Header.Get("Content-Type"), peek(res), x.forwarder.Serializer.SupportedMediaTypes()) {
+			return reasonNotServed
+		}
+	}
+	return ""
+}
+
+// ifStarting: what a peer that is not ready yet refuses or does not find says
+// nothing.
+func (x *exchange) ifStarting() reason {
+	if x.peer.State == snapshot.StateStarting {
+		return reasonStarting
+	}
+	return ""
+}
+
+// peek returns the answer's body, or nil where it is too long to be of interest,
+// and leaves it to be read.
+func peek(res *http.Response) []byte {
+	head, err := io.ReadAll(io.LimitReader(res.Body, maxPeeked+1))
+	rest := res.Body
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), rest), rest}
+	if err != nil || len(head) > maxPeeked {
+		return nil
+	}
+	return head
+}
+
+// saysNotServed reports whether a kube-apiserver without a marker of its own
+// says by a 404 or 405 that it does not serve the resource at all, rather than
+// that there is no such object: a Status of the latter kind names the resource.
+//
+// What can't be decoded, an answer to HEAD for one, says nothing.
+func saysNotServed(code int, contentType string, body []byte, decoders []runtime.SerializerInfo) bool {
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return false
+	}
+	if mediaType == "text/plain" {
+		return code == http.StatusNotFound && string(body) == "404 page not found\n"
+	}
+	info, ok := runtime.SerializerInfoForMediaType(decoders, mediaType)
+	if !ok || len(body) == 0 {
+		return false
+	}
+	status := &metav1.Status{}
+	_, kind, err := info.Serializer.Decode(body, nil, status)
+	if err != nil || kind == nil || kind.Kind != "Status" || int(status.Code) != code {
+		return false
+	}
+	details := status.Details
+	return details == nil || details.Name == "" && details.Group == "" && details.Kind == ""
+}

@@ -1,0 +1,199 @@
+package forward
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// maxKept is how much of one body is kept to be sent a second time,
+	// maxKeptInAll how much of all bodies.
+	maxKept      = 3 << 20
+	maxKeptInAll = 64 << 20
+	// firstKept is what is set aside for a body of unknown length.
+	firstKept = 4 << 10
+)
+
+var (
+	// errNotKept: the body was read and is too long to be kept.
+	errNotKept = errors.New("the request's body can't be sent a second time")
+	// errBodyTaken: another reader has taken the body over, or its request is over.
+	errBodyTaken = errors.New("the request's body is read elsewhere")
+)
+
+// replay is a request's body that can be read again from its start, as long as
+// what was read could be kept. One reader at a time reads it; opening another
+// takes it from the one before, whose transport may not have noticed yet that
+// its attempt is over.
+//
+// The nil replay is no body.
+type replay struct {
+	source io.Reader
+	length int64         // as announced, or -1
+	budget *atomic.Int64 // bytes kept of all bodies
+
+	// pull is held while the source is read, which may take as long as the client
+	// takes.
+	pull sync.Mutex
+
+	mu       sync.Mutex
+	kept     []byte
+	lost     bool  // what was read is not in kept
+	err      error // the source's last word
+	reader   *replayReader
+	finished bool
+}
+
+// newReplay returns the body with the announced length, -1 if unknown.
+func newReplay(source io.ReadCloser, length int64, budget *atomic.Int64) *replay {
+	if source == nil || source == http.NoBody {
+		return nil
+	}
+	return &replay{source: source, length: length, budget: budget}
+}
+
+// open returns a reader of the whole body, nil for no body. Its Close does not
+// close the source: net/http closes bodies that it has not touched, too.
+func (b *replay) open() (io.ReadCloser, error) {
+	if b == nil {
+		return nil, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lost || b.finished {
+		return nil, errNotKept
+	}
+	b.reader = &replayReader{body: b}
+	return b.reader, nil
+}
+
+// failed reports whether the client's side of the body broke.
+func (b *replay) failed() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err != nil && b.err != io.EOF
+}
+
+// close frees what was kept. It does not wait for a reader.
+func (b *replay) close() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.finished, b.reader = true, nil
+	b.drop()
+}
+
+// drop forgets what was kept. It needs mu.
+func (b *replay) drop() {
+	b.budget.Add(-int64(cap(b.kept)))
+	b.kept = nil
+}
+
+// record keeps what was read from the source, or notes that it is not kept. It
+// needs mu.
+func (b *replay) record(p []byte, err error) {
+	b.err = err
+	if len(p) == 0 || b.lost {
+		return
+	}
+	if b.finished || !b.grow(len(b.kept)+len(p)) {
+		b.lost = true
+		b.drop()
+		return
+	}
+	b.kept = append(b.kept, p...)
+}
+
+// grow makes room for n bytes if the limits allow it. It needs mu.
+func (b *replay) grow(n int) bool {
+	if n > maxKept || b.length > maxKept {
+		return false
+	}
+	if n <= cap(b.kept) {
+		return true
+	}
+	size := min(max(n, 2*cap(b.kept), firstKept), maxKept)
+	if b.length >= int64(n) {
+		size = int(b.length)
+	}
+	more := int64(size - cap(b.kept))
+	if b.budget.Add(more) > maxKeptInAll {
+		b.budget.Add(-more)
+		return false
+	}
+	b.kept = append(make([]byte, 0, size), b.kept...)
+	return true
+}
+
+// replayReader reads a replay from its start.
+type replayReader struct {
+	body *replay
+	at   int
+}
+
+func (r *replayReader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if n, err, ok := r.readKept(p); ok {
+		return n, err
+	}
+	r.body.pull.Lock()
+	defer r.body.pull.Unlock()
+	// The reader before may have read on while this one waited.
+	if n, err, ok := r.readKept(p); ok {
+		return n, err
+	}
+	n, err := r.body.source.Read(p)
+	return r.took(p[:n], err)
+}
+
+// readKept reads what needs no look at the source; ok is whether there was any.
+func (r *replayReader) readKept(p []byte) (n int, err error, ok bool) {
+	b := r.body
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.reader != r:
+		return 0, errBodyTaken, true
+	case r.at < len(b.kept):
+		n = copy(p, b.kept[r.at:])
+		r.at += n
+		return n, nil, true
+	case b.err != nil:
+		return 0, b.err, true
+	}
+	return 0, nil, false
+}
+
+// took records what was read from the source, and gives it to the reader unless
+// another has taken over meanwhile: that one finds it in what is kept.
+func (r *replayReader) took(p []byte, err error) (int, error) {
+	b := r.body
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.record(p, err)
+	if b.reader != r {
+		return 0, errBodyTaken
+	}
+	r.at = len(b.kept)
+	return len(p), err
+}
+
+func (r *replayReader) Close() error {
+	b := r.body
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reader == r {
+		b.reader = nil
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package forward
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+
+	"peerproxy.internal/pkg/snapshot"
+	"peerproxy.internal/test/peertest"
+)
+
+func openBody(t *testing.T, b *replay) io.ReadCloser {
+	t.Helper()
+	r, err := b.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestReplay(t *testing.T) {
+	const text = "a body that is read more than once"
+	var budget atomic.Int64
+	b := newReplay(io.NopCloser(iotest.OneByteReader(strings.NewReader(text))), -1, &budget)
+	for _, n := range []int{0, 1, 10, len(text), len(text)} {
+		r := openBody(t, b)
+		head := make([]byte, n)
+		if _, err := io.ReadFull(r, head); err != nil || string(head) != text[:n] {
+			t.Fatalf("read %q, %v", head, err)
+		}
+		_ = r.Close()
+		if _, err := r.Read(head[:min(n, 1)]); n > 0 && err == nil {
+			t.Error("read after Close")
+		}
+	}
+	if all, err := io.ReadAll(openBody(t, b)); string(all) != text || err != nil {
+		t.Errorf("read %q, %v", all, err)
+	}
+	b.close()
+	if budget.Load() != 0 {
+		t.Errorf("%d bytes are still kept", budget.Load())
+	}
+	if _, err := b.open(); !errors.Is(err, errNotKept) {
+		t.Errorf("opened after close: %v", err)
+	}
+}
+
+func TestReplayOfNoBody(t *testing.T) {
+	for _, source := range []io.ReadCloser{nil, http.NoBody} {
+		b := newReplay(source, 0, new(atomic.Int64))
+		if r, err := b.open(); r != nil || err != nil {
+			t.Errorf("got %v, %v", r, err)
+		}
+		if b.failed() {
+			t.Error("failed")
+		}
+		b.close()
+	}
+}
+
+func TestReplayLimits(t *testing.T) {
+	tests := []struct {
+		name      string
+		announced int64
+		size      int
+		kept      int64 // by others
+		again     bool
+	}{
+		{"fits", -1, maxKept, 0, true},
+		{"fits, announced", maxKept, maxKept, 0, true},
+		{"too long", -1, maxKept + 1, 0, false},
+		{"too long, announced", maxKept + 1, 10, 0, false},
+		{"others keep all", -1, 10, maxKeptInAll, false},
+		{"others keep almost all", 10, 10, maxKeptInAll - 10, true},
+		{"longer than announced", 10, 20, 0, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var budget atomic.Int64
+			budget.Store(test.kept)
+			b := newReplay(io.NopCloser(strings.NewReader(strings.Repeat("x", test.size))), test.announced, &budget)
+			// What was not read can always be sent.
+			_ = openBody(t, b).Close()
+			if all, err := io.ReadAll(openBody(t, b)); len(all) != test.size || err != nil {
+				t.Errorf("read %d bytes, %v", len(all), err)
+			}
+			r, err := b.open()
+			if (err == nil) != test.again {
+				t.Fatalf("a second time: %v", err)
+			}
+			if test.again {
+				if all, err := io.ReadAll(r); len(all) != test.size || err != nil {
+					t.Errorf("read %d bytes again, %v", len(all), err)
+				}
+			}
+			b.close()
+			if budget.Load() != test.kept {
+				t.Errorf("%d bytes are still kept", budget.Load()-test.kept)
+			}
+		})
+	}
+}
+
+// The transport of a failed attempt may sit in a read while the next attempt
+// begins. What it reads is not lost.
+func TestReplayIsTakenFromAReaderThatReads(t *testing.T) {
+	source, client := io.Pipe()
+	b := newReplay(source, -1, new(atomic.Int64))
+	first := openBody(t, b)
+	failed := make(chan error)
+	go func() {
+		_, err := io.ReadAll(first)
+		failed <- err
+	}()
+	_, _ = io.WriteString(client, "one ") // first is reading now
+	second := openBody(t, b)
+	all := make(chan string)
+	go func() {
+		text, err := io.ReadAll(second)
+		if err != nil {
+			t.Error(err)
+		}
+		all <- string(text)
+	}()
+	_, _ = io.WriteString(client, "two")
+	_ = client.Close()
+	if err := <-failed; !errors.Is(err, errBodyTaken) {
+		t.Errorf("the first reader ended with %v", err)
+	}
+	if got := <-all; got != "one two" {
+		t.Errorf("the second reader got %q", got)
+	}
+}
+
+func TestCloseDoesNotWaitForAReader(t *testing.T) {
+	source, client := io.Pipe()
+	b := newReplay(source, -1, new(atomic.Int64))
+	r := openBody(t, b)
+	failed := make(chan error)
+	go func() {
+		_, err := io.ReadAll(r)
+		failed <- err
+	}()
+	_, _ = io.WriteString(client, "x")
+	b.close()
+	_, _ = io.WriteString(client, "y")
+	if err := <-failed; !errors.Is(err, errBodyTaken) {
+		t.Errorf("got %v", err)
+	}
+	if b.budget.Load() != 0 {
+		t.Errorf("%d bytes are still kept", b.budget.Load())
+	}
+}
+
+func TestReplayKnowsThatTheClientFailed(t *testing.T) {
+	b := newReplay(io.NopCloser(iotest.ErrReader(errors.New("broken"))), -1, new(atomic.Int64))
+	if b.failed() {
+		t.Error("before it was read")
+	}
+	_, _ = io.ReadAll(openBody(t, b))
+	if !b.failed() {
+		t.Error("not noticed")
+	}
+}
+
+// A body that was read and is too long to keep goes to no other candidate, a
+// body that was not touched does.
+func TestBodyThatIsTooLongToKeep(t *testing.T) {
+	body := strings.Repeat("x", maxKept+1)
+	marked := readThenAnswer(404, http.Header{NotServedHeader: {"true"}}, "")
+	for name, test := range map[string]struct {
+		first *peertest.Peer
+		code  int
+	}{
+		"read":      {&peertest.Peer{ID: "b", Handler: marked}, http.StatusServiceUnavailable},
+		"untouched": {&peertest.Peer{ID: "b"}, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &peertest.Peer{ID: "c"}
+			w := newWorld(t, test.first, c)
+			w.candidates[1].State = snapshot.StateStarting
+			if name == "untouched" {
+				test.first.Stop()
+			}
+			got := w.do(w.request("POST", things, body))
+			if got.code != test.code {
+				t.Errorf("got %d %s", got.code, got.body)
+			}
+			if test.code != http.StatusOK && (got.header.Get("Retry-After") != "1" || len(c.Requests()) != 0) {
+				t.Errorf("Retry-After %q, sent on %d times", got.header.Get("Retry-After"), len(c.Requests()))
+			}
+			if test.code == http.StatusOK && len(c.Requests()[0].Body) != len(body) {
+				t.Errorf("%d bytes arrived", len(c.Requests()[0].Body))
+			}
+		})
+	}
+}

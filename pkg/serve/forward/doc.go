@@ -1,0 +1,24 @@
+// Package forward sends a request that this server does not serve to a peer that
+// does, and streams the peer's answer back.
+//
+// The way of a request, downwards through one file a step:
+//
+//	forward.go   Forwarder.Forward: who asks for what, and one reverse proxy
+//	request.go   the request as a peer gets it
+//	attempt.go   candidates tried one after another
+//	pick.go      which one next
+//	body.go      a body that can be sent a second time
+//	answer.go    answers that are none: 401, "not served here"
+//	response.go  the answer on its way to the client
+//	errors.go    why there is none, and what the client is told
+//
+// A request is executed once unless it is safe to repeat. What did not leave
+// this server, or what the peer says that it has not executed, goes to the next
+// candidate whatever its method; what may have been executed only if it is a GET,
+// HEAD or OPTIONS.
+//
+// A client that gets no peer's answer gets a Status in the encoding it asked for,
+// with a fixed message: 503, with Retry-After where nothing was executed, 504
+// without it where the outcome is unknown, 500 where this server can't say who
+// asks.
+package forward
