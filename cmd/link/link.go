@@ -1,0 +1,135 @@
+// Package link puts the peer proxy into a kube-apiserver: it does what
+// k8s.io/kubernetes/cmd/kube-apiserver/app.NewConfig does, with this project's
+// proxy in the place of the stock one.
+package link
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+
+	genericfeatures "k8s.io/apiserver/pkg/features"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	api "k8s.io/kubernetes/pkg/apis/core"
+
+	peeroptions "peerproxy.internal/pkg/options"
+	"peerproxy.internal/pkg/peerproxy"
+)
+
+// NewConfig returns the configuration of a kube-apiserver. The peer proxy is in
+// it if the feature gate UnknownVersionInteroperabilityProxy is on and
+// --peer-ca-file is set; without, the configuration is the stock one. The
+// options are to be validated before, own by its Validate.
+func NewConfig(opts options.CompletedOptions, own peeroptions.Options) (*app.Config, error) {
+	flags := ServerFlags(opts)
+	if flags.Gate {
+		ip, port, err := flags.Advertised(opts.GenericServerRunOptions.AdvertiseAddress, opts.SecureServing.BindPort)
+		if err != nil {
+			return nil, err
+		}
+		// Upstream ignores either half unless both are set.
+		opts.PeerAdvertiseAddress.PeerAdvertiseIP, opts.PeerAdvertiseAddress.PeerAdvertisePort = ip, port
+	}
+	// Without its CA file upstream's own proxy is not built, while everything
+	// that both need still is.
+	opts.PeerCAFile = ""
+	if err := nameInformers(&opts); err != nil {
+		return nil, err
+	}
+	config, err := app.NewConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	if own.ServerID != "" {
+		for _, generic := range []*genericapiserver.Config{config.KubeAPIs.ControlPlane.Generic, &config.ApiExtensions.GenericConfig.Config, &config.Aggregator.GenericConfig.Config} {
+			generic.APIServerID = own.ServerID
+		}
+	}
+	if !flags.On() {
+		return config, nil
+	}
+	proxy, err := New(config, flags)
+	if err != nil {
+		return nil, err
+	}
+	Install(config, proxy)
+	return config, nil
+}
+
+// ServerFlags returns the values of the server's flags that the proxy needs.
+func ServerFlags(opts options.CompletedOptions) peeroptions.Server {
+	return peeroptions.Server{
+		Gate:                utilfeature.DefaultFeatureGate.Enabled(genericfeatures.UnknownVersionInteroperabilityProxy),
+		CAFile:              opts.PeerCAFile,
+		AdvertiseIP:         opts.PeerAdvertiseAddress.PeerAdvertiseIP,
+		AdvertisePort:       opts.PeerAdvertiseAddress.PeerAdvertisePort,
+		ProxyClientCertFile: opts.ProxyClientCertFile,
+		ProxyClientKeyFile:  opts.ProxyClientKeyFile,
+		RequestHeaderCAFile: opts.Authentication.RequestHeader.ClientCAFile,
+	}
+}
+
+// New makes a proxy for the server that is being configured.
+func New(config *app.Config, flags peeroptions.Server) (*peerproxy.Proxy, error) {
+	generic := config.KubeAPIs.ControlPlane.Generic
+	factory, ok := config.KubeAPIs.ControlPlane.StorageFactory.(*serverstorage.DefaultStorageFactory)
+	if !ok {
+		return nil, fmt.Errorf("peer proxy: the storage factory is a %T, not the default one", config.KubeAPIs.ControlPlane.StorageFactory)
+	}
+	records, err := factory.NewConfig(api.Resource("apiServerPeerIPInfo"), &api.Endpoints{})
+	if err != nil {
+		return nil, fmt.Errorf("peer proxy: configure the storage of endpoint records: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(generic.LoopbackClientConfig)
+	if err != nil {
+		return nil, fmt.Errorf("peer proxy: %w", err)
+	}
+	dial, err := egressDialer(generic)
+	if err != nil {
+		return nil, err
+	}
+	return peerproxy.New(peerproxy.Config{
+		ServerID:            generic.APIServerID,
+		CAFile:              flags.CAFile,
+		ProxyClientCertFile: flags.ProxyClientCertFile,
+		ProxyClientKeyFile:  flags.ProxyClientKeyFile,
+		RequestHeader:       generic.Authentication.RequestHeaderConfig,
+		Client:              client,
+		Records:             *records,
+		StorageMediaType:    factory.DefaultMediaType,
+		Serializer:          generic.Serializer,
+		Dial:                dial,
+		CustomResources:     CustomResources,
+	})
+}
+
+func egressDialer(generic *genericapiserver.Config) (func(context.Context, string, string) (net.Conn, error), error) {
+	if generic.EgressSelector == nil {
+		return nil, nil
+	}
+	dial, err := generic.EgressSelector.Lookup(egressselector.ControlPlane.AsNetworkContext())
+	if err != nil {
+		return nil, fmt.Errorf("peer proxy: look up the egress dialer of the network controlplane: %w", err)
+	}
+	return dial, nil
+}
+
+// Install puts a proxy into the configuration of a server.
+func Install(config *app.Config, proxy *peerproxy.Proxy) {
+	extra := &config.KubeAPIs.ControlPlane.Extra
+	extra.PeerEndpointLeaseReconciler.Destroy()
+	extra.PeerEndpointLeaseReconciler = proxy.EndpointLeaseReconciler()
+	extra.PeerProxy = proxy.Upstream()
+	config.Aggregator.ExtraConfig.PeerProxy = proxy.Upstream()
+	chain := config.Aggregator.GenericConfig.BuildHandlerChainFunc
+	config.Aggregator.GenericConfig.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return chain(proxy.WrapHandler(handler), c)
+	}
+}
