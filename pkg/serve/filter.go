@@ -33,6 +33,12 @@ type Snapshots interface {
 	Refresh(ctx context.Context, maxAge time.Duration) error
 }
 
+// Forwarder sends requests to peers; forward.Forwarder does.
+type Forwarder interface {
+	// Forward answers the request with what one of the candidates says.
+	Forward(w http.ResponseWriter, r *http.Request, candidates []*snapshot.Peer)
+}
+
 // Config is what the filter needs. All fields are required.
 type Config struct {
 	Snapshots Snapshots
@@ -40,7 +46,7 @@ type Config struct {
 	// can have made. It is asked about requests with the loop header alone.
 	Trusted func(*http.Request) bool
 	// Forwarder sends requests to peers.
-	Forwarder *forward.Forwarder
+	Forwarder Forwarder
 	// Documents serves merged documents.
 	Documents *document.Server
 	// Serializer negotiates the encoding of errors.
@@ -128,18 +134,12 @@ func (f *filter) act(w http.ResponseWriter, r *http.Request, action action, cand
 		f.Forwarder.Forward(w, r, candidates)
 	case refuseMarked:
 		w.Header().Set(forward.NotServedHeader, "true")
-		f.refuse(w, r)
+		forward.Refuse(w, r, f.Serializer)
 	case refuse:
-		f.refuse(w, r)
+		forward.Refuse(w, r, f.Serializer)
 	default:
 		f.next.ServeHTTP(w, r)
 	}
-}
-
-// refuse answers that the request can't be answered now. Nothing was executed,
-// so the client may try again.
-func (f *filter) refuse(w http.ResponseWriter, r *http.Request) {
-	forward.Refuse(w, r, f.Serializer)
 }
 
 // originOf tells where a request comes from.
