@@ -78,6 +78,10 @@ func TestDiscoveryIsTheSameOnEveryServer(t *testing.T) {
 	everyone := append(ours, c.Server("stock"))
 	old := as(t, c.Server("old"))
 
+	if version := old.want(200, "GET", "/version", ""); !strings.Contains(string(version.body), `"v1.36.3"`) {
+		t.Errorf("the old server's version is %s", version.body)
+	}
+
 	const only = "certificates.k8s.io/v1/clustertrustbundles"
 	merged := sameEverywhere(t, 15*time.Second, "/apis", everyone...)
 	if !names(t, merged)[only] {
