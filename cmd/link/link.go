@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	genericfeatures "k8s.io/apiserver/pkg/features"
+	"k8s.io/apiserver/pkg/reconcilers"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/egressselector"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
@@ -29,13 +30,9 @@ import (
 // options are to be validated before, own by its Validate.
 func NewConfig(opts options.CompletedOptions, own peeroptions.Options) (*app.Config, error) {
 	flags := ServerFlags(opts)
-	if flags.Gate {
-		ip, port, err := flags.Advertised(opts.GenericServerRunOptions.AdvertiseAddress, opts.SecureServing.BindPort)
-		if err != nil {
-			return nil, err
-		}
-		// Upstream ignores either half unless both are set.
-		opts.PeerAdvertiseAddress.PeerAdvertiseIP, opts.PeerAdvertiseAddress.PeerAdvertisePort = ip, port
+	advertised, err := advertised(opts, flags)
+	if err != nil {
+		return nil, err
 	}
 	// Without its CA file upstream's own proxy is not built, while everything
 	// that both need still is.
@@ -47,6 +44,8 @@ func NewConfig(opts options.CompletedOptions, own peeroptions.Options) (*app.Con
 	if err != nil {
 		return nil, err
 	}
+	// Upstream does not pass the address on, nor use it unless both halves are set.
+	config.KubeAPIs.ControlPlane.Extra.PeerAdvertiseAddress = advertised
 	if own.ServerID != "" {
 		for _, generic := range []*genericapiserver.Config{config.KubeAPIs.ControlPlane.Generic, &config.ApiExtensions.GenericConfig.Config, &config.Aggregator.GenericConfig.Config} {
 			generic.APIServerID = own.ServerID
@@ -74,6 +73,16 @@ func ServerFlags(opts options.CompletedOptions) peeroptions.Server {
 		ProxyClientKeyFile:  opts.ProxyClientKeyFile,
 		RequestHeaderCAFile: opts.Authentication.RequestHeader.ClientCAFile,
 	}
+}
+
+// advertised returns the address that peers are to dial, whole; none where that
+// is left to upstream.
+func advertised(opts options.CompletedOptions, flags peeroptions.Server) (reconcilers.PeerAdvertiseAddress, error) {
+	if !flags.On() && flags.AdvertiseIP == "" && flags.AdvertisePort == "" {
+		return reconcilers.PeerAdvertiseAddress{}, nil
+	}
+	ip, port, err := flags.Advertised(opts.GenericServerRunOptions.AdvertiseAddress, opts.SecureServing.BindPort)
+	return reconcilers.PeerAdvertiseAddress{PeerAdvertiseIP: ip, PeerAdvertisePort: port}, err
 }
 
 // New makes a proxy for the server that is being configured.

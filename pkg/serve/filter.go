@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"time"
 
@@ -23,6 +24,13 @@ import (
 // freshEnough is how old the own document may be for a merged one to be made
 // of it: a custom resource must show as soon as it would without the filter.
 const freshEnough = 50 * time.Millisecond
+
+// The first snapshot follows the first request by some milliseconds, because
+// the server listens before it runs its hooks; firstSnapshot bounds the wait.
+const (
+	firstSnapshot = 2 * time.Second
+	anyAge        = time.Duration(math.MaxInt64)
+)
 
 // Snapshots is where the filter gets its view of the cluster.
 type Snapshots interface {
@@ -95,7 +103,7 @@ func (f *filter) takeLoopHeader(r *http.Request) (proxied bool) {
 // serveResource answers a request for a resource.
 func (f *filter) serveResource(w http.ResponseWriter, r *http.Request, info *apirequest.RequestInfo, proxied bool) {
 	resource := snapshot.Resource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource}
-	route := f.Snapshots.Load().Route(resource, info.Verb)
+	route := f.snapshot(r, proxied).Route(resource, info.Verb)
 	if route.Kind == snapshot.Local {
 		f.next.ServeHTTP(w, r)
 		return
@@ -111,9 +119,7 @@ func (f *filter) servePath(w http.ResponseWriter, r *http.Request, proxied bool)
 		f.next.ServeHTTP(w, r)
 		return
 	}
-	from := originOf(r, proxied)
-	snap := f.Snapshots.Load()
-	action := decideDocument(from, asked.Alone, snap.Ready())
+	action := decideDocument(originOf(r, proxied), asked.Alone, f.Snapshots.Load().Ready())
 	if action != serveMerged {
 		f.act(w, r, action, nil)
 		return
@@ -122,6 +128,22 @@ func (f *filter) servePath(w http.ResponseWriter, r *http.Request, proxied bool)
 		klog.FromContext(r.Context()).V(2).Info("The own discovery can't be read, the last good document is served", "reason", err.Error())
 	}
 	f.Documents.Serve(w, r, f.Snapshots.Load(), asked)
+}
+
+// snapshot returns the current snapshot. While there is none that tells what
+// this server serves, what it does serve would be refused, so clients wait for
+// one. The own client does not: the first snapshot may need its answers.
+func (f *filter) snapshot(r *http.Request, proxied bool) *snapshot.Snapshot {
+	current := f.Snapshots.Load()
+	if current.Local() != nil || originOf(r, proxied) == fromSelf {
+		return current
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), firstSnapshot)
+	defer cancel()
+	if err := f.Snapshots.Refresh(ctx, anyAge); err != nil {
+		klog.FromContext(ctx).V(2).Info("What this server serves is not known yet", "reason", err.Error())
+	}
+	return f.Snapshots.Load()
 }
 
 // act carries out what was decided.

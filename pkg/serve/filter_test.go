@@ -49,7 +49,8 @@ func listOf(group, resource string) snapshot.List {
 type world struct {
 	snap       *snapshot.Snapshot
 	refreshErr error
-	peer       bool // the connection is a peer's
+	first      *snapshot.Snapshot // what a refresh brings, if set
+	peer       bool               // the connection is a peer's
 
 	local, forwarded *http.Request
 	candidates       []*snapshot.Peer
@@ -60,6 +61,9 @@ func (w *world) Load() *snapshot.Snapshot { return w.snap }
 
 func (w *world) Refresh(context.Context, time.Duration) error {
 	w.refreshed = true
+	if w.first != nil {
+		w.snap = w.first
+	}
 	return w.refreshErr
 }
 
@@ -216,5 +220,22 @@ func TestALocalHitAllocatesNothing(t *testing.T) {
 	r, w := get(alice, "ours"), httptest.NewRecorder()
 	if got := testing.AllocsPerRun(100, func() { handler.ServeHTTP(w, r) }); got != 0 || !served {
 		t.Errorf("%v allocations, served %t", got, served)
+	}
+}
+
+// A server listens before it knows what it serves.
+func TestTheFirstRequestsWaitForTheFirstSnapshot(t *testing.T) {
+	empty := new(snapshot.Store).Load()
+	w := &world{snap: empty, first: view(nil)}
+	if w.serve(get(alice, "ours")); w.local == nil || !w.refreshed {
+		t.Error("what this server serves was not served")
+	}
+	w = &world{snap: empty, first: view(nil)}
+	if w.serve(get(self, "ours")); w.local == nil || w.refreshed {
+		t.Error("the own client was not served at once")
+	}
+	w = &world{snap: empty, refreshErr: errors.New("no")}
+	if answer := w.serve(get(alice, "ours")); answer.Code != 503 {
+		t.Errorf("without a snapshot: %d, want 503", answer.Code)
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -86,6 +87,33 @@ func TestAServerStartsBesideAPeerThatCantBeAsked(t *testing.T) {
 	}
 	t.Logf("ready after %v", time.Since(began))
 	as(t, old).want(200, "GET", "/api/v1/namespaces", "")
+}
+
+// Each half of the advertised address falls back on its own, and IPv6 works.
+func TestAPeerAtAnIPv6AddressWithoutAPortOfItsOwn(t *testing.T) {
+	c := start(t, "old="+ours136)
+	newer, err := c.NewServer(cluster.ServerConfig{
+		Name:    "new",
+		Binary:  bin(t, ours137),
+		Flags:   map[string]string{"bind-address": "::", "peer-advertise-ip": "::1"},
+		Without: []string{"peer-advertise-port"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newer.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := as(t, c.Server("old"))
+	old.until(5*time.Second, 200, "GET", bundlesPath, "")
+	_, port, err := net.SplitHostPort(newer.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease := old.want(200, "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+newer.ID(), "").object(t)
+	if got, want := lease.GetAnnotations()["kubernetes.io/peer-advertise-address"], net.JoinHostPort("::1", port); got != want {
+		t.Errorf("it advertises %s, want %s", got, want)
+	}
 }
 
 // Without --peer-ca-file the server is a stock one.
