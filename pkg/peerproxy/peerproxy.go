@@ -211,8 +211,10 @@ func (p *Proxy) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("peerproxy"))
 	defer p.storage.Close()
 	p.life.begin(ctx)
+	var transportErr error
 	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() { p.transport.Run(ctx) })
-	return p.observer.Run(ctx)
+	running.Go(func() { transportErr = p.transport.Run(ctx) })
+	observerErr := p.observer.Run(ctx)
+	running.Wait()
+	return errors.Join(transportErr, observerErr)
 }

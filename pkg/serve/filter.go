@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -170,13 +171,8 @@ func originOf(r *http.Request, proxied bool) origin {
 		return fromPeer
 	}
 	u, found := apirequest.UserFrom(r.Context())
-	if !found || u.GetName() != user.APIServerUser {
-		return fromClient
-	}
-	for _, group := range u.GetGroups() {
-		if group == user.SystemPrivilegedGroup {
-			return fromSelf
-		}
+	if found && u.GetName() == user.APIServerUser && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
+		return fromSelf
 	}
 	return fromClient
 }

@@ -163,8 +163,8 @@ func upstreamFilter(b *testing.B) func(http.Handler) http.Handler {
 
 func BenchmarkRoute(b *testing.B) {
 	c := content()
-	only := c.Peers[0].Document.Groups.Items[0].Versions[0].Resources
-	c.Peers[0].Document.Groups.Items[0].Versions[0].Resources = append(only, apidiscoveryv2.APIResourceDiscovery{Resource: "theirs", Verbs: []string{"get"}})
+	version := &c.Peers[0].Document.Groups.Items[0].Versions[0]
+	version.Resources = append(version.Resources, apidiscoveryv2.APIResourceDiscovery{Resource: "theirs", Verbs: []string{"get"}})
 	s := snapshot.New(c)
 	for _, route := range []struct {
 		name     string

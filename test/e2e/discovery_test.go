@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func sameEverywhere(t *testing.T, limit time.Duration, path string, servers ...*
 		for i, server := range servers {
 			a, err := as(t, server).try(t.Context(), "GET", path, "", "Accept", aggregated)
 			if err != nil || a.code != 200 {
-				return fmt.Errorf("%s at %s: %d, %v", path, server.Name(), a.code, err)
+				return fmt.Errorf("%s at %s: %d, %w", path, server.Name(), a.code, err)
 			}
 			if i == 0 {
 				first = a
@@ -75,7 +76,7 @@ func names(t *testing.T, document []byte) map[string]bool {
 func TestDiscoveryIsTheSameOnEveryServer(t *testing.T) {
 	c := start(t, "new="+ours137, "old="+ours136, "stock="+stock136)
 	ours := []*cluster.Server{c.Server("new"), c.Server("old")}
-	everyone := append(ours, c.Server("stock"))
+	everyone := slices.Concat(ours, []*cluster.Server{c.Server("stock")})
 	old := as(t, c.Server("old"))
 
 	if version := old.want(200, "GET", "/version", ""); !strings.Contains(string(version.body), `"v1.36.3"`) {

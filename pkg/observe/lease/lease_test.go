@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"peerproxy.internal/pkg/observe/dirty"
 )
@@ -67,7 +66,7 @@ func TestReadingARecord(t *testing.T) {
 
 func TestReadingAnIdentityLease(t *testing.T) {
 	renewed := metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	whole := coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a_1"), RenewTime: &renewed, LeaseDurationSeconds: ptr.To[int32](3600)}
+	whole := coordinationv1.LeaseSpec{HolderIdentity: new("a_1"), RenewTime: &renewed, LeaseDurationSeconds: new(int32(3600))}
 	identity, err := identityOf(&coordinationv1.Lease{Spec: whole})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +77,7 @@ func TestReadingAnIdentityLease(t *testing.T) {
 	}
 	for name, broken := range map[string]func(*coordinationv1.LeaseSpec){
 		"no holder":    func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = nil },
-		"empty holder": func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("") },
+		"empty holder": func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = new("") },
 		"no renewTime": func(s *coordinationv1.LeaseSpec) { s.RenewTime = nil },
 		"no duration":  func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = nil },
 	} {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	"peerproxy.internal/pkg/observe/dirty"
 )
@@ -41,7 +40,7 @@ func identityLease(name, holder string, labels map[string]string) *coordinationv
 	now := metav1.NewMicroTime(time.Now())
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: labels},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &now, LeaseDurationSeconds: ptr.To[int32](3600)},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new(holder), RenewTime: &now, LeaseDurationSeconds: new(int32(3600))},
 	}
 }
 
