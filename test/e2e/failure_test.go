@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"peerproxy.internal/test/cluster"
+)
+
+// load asks a server for what only its peers have, until it is told to stop.
+type load struct {
+	mu       sync.Mutex
+	requests int
+	slowest  time.Duration
+	bad      []string
+	unknown  int // unsafe requests whose outcome is not known
+
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+// put starts a load of reads and writes, without any retry.
+func put(t *testing.T, c *cluster.Cluster, through *cluster.Server) *load {
+	l := &load{stop: make(chan struct{})}
+	manifest := bundle(t, c, "x")
+	for worker := range 8 {
+		who := as(t, through)
+		l.done.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-l.stop:
+					return
+				default:
+				}
+				l.read(t, who)
+				if i%4 == 0 {
+					object := manifest.DeepCopy()
+					object.SetName(fmt.Sprintf("load-%d-%d", worker, i))
+					l.write(t, who, mustJSON(t, object))
+				}
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) read(t *testing.T, who *client) {
+	began := time.Now()
+	a, err := who.try(t.Context(), "GET", bundlesPath, "")
+	took := time.Since(began)
+	l.note(func() {
+		l.slowest = max(l.slowest, took)
+		if err != nil || a.code != 200 {
+			l.bad = append(l.bad, fmt.Sprintf("GET after %v: %d %.200s %v", took, a.code, a.body, err))
+		}
+	})
+}
+
+// write creates an object that is new. That it is there already would mean that
+// the request was executed twice.
+func (l *load) write(t *testing.T, who *client, body string) {
+	began := time.Now()
+	a, err := who.try(t.Context(), "POST", bundlesPath, body)
+	took := time.Since(began)
+	l.note(func() {
+		switch {
+		case a.code == 201: // the peer may have gone with the rest of its answer
+		case err == nil && a.code == 504 && a.header.Get("Retry-After") == "":
+			l.unknown++
+		default:
+			l.bad = append(l.bad, fmt.Sprintf("POST after %v: %d %.200s %v", took, a.code, a.body, err))
+		}
+	})
+}
+
+func (l *load) note(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests++
+	f()
+}
+
+// end stops the load and complains of what went wrong.
+func (l *load) end(t *testing.T, slowest time.Duration) {
+	t.Helper()
+	close(l.stop)
+	l.done.Wait()
+	t.Logf("%d requests, the slowest GET took %v, %d POSTs with an unknown outcome, %d failed", l.requests, l.slowest, l.unknown, len(l.bad))
+	for _, bad := range l.bad[:min(10, len(l.bad))] {
+		t.Error(bad)
+	}
+	if l.slowest > slowest {
+		t.Errorf("the slowest GET took %v, want at most %v", l.slowest, slowest)
+	}
+}
+
+// lasts lets the load go on for a while.
+func lasts(t *testing.T, d time.Duration) {
+	t.Helper()
+	select {
+	case <-time.After(d):
+	case <-t.Context().Done():
+		t.Fatal(t.Context().Err())
+	}
+}
+
+// One of two capable peers dies, or freezes, under load.
+func TestOneOfTwoCapablePeersFails(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		fail    func(*cluster.Server) error
+		slowest time.Duration
+	}{
+		{"killed", (*cluster.Server).Kill, 3 * time.Second},
+		{"frozen", (*cluster.Server).Freeze, 6 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := start(t, "new1="+ours137, "new2="+ours137, "old="+ours136)
+			as(t, c.Server("old")).until(5*time.Second, 200, "GET", bundlesPath, "")
+			l := put(t, c, c.Server("old"))
+			lasts(t, 2*time.Second)
+			if err := tc.fail(c.Server("new1")); err != nil {
+				t.Fatal(err)
+			}
+			lasts(t, 20*time.Second)
+			l.end(t, tc.slowest)
+		})
+	}
+}
