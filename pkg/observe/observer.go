@@ -146,17 +146,18 @@ func (o *Observer) look(ctx context.Context, started time.Time) time.Time {
 	content, memory, next := Build(facts, o.memory, o.config.Limits)
 	o.memory = memory
 	deadline := started.Add(readyTimeout)
+	late := !facts.Now.Before(deadline)
 	if !o.isReady {
-		late := !facts.Now.Before(deadline)
 		o.isReady = facts.Listed && facts.Local != nil && o.config.Exclusions.Synced() && (late || complete(content))
-		if o.isReady || late {
-			closeOnce(o.ready)
-		} else if next.IsZero() || deadline.Before(next) {
+		if !o.isReady && !late && (next.IsZero() || deadline.Before(next)) {
 			next = deadline
 		}
 	}
 	content.Ready = o.isReady
 	o.publish(snapshot.New(content))
+	if o.isReady || late {
+		closeOnce(o.ready) // whoever waits for it finds the snapshot there
+	}
 	o.follow(ctx, content.Peers)
 	if !facts.Excluded.Equal(o.excluded) {
 		o.excluded = facts.Excluded

@@ -90,7 +90,7 @@ func classify(ctx context.Context, sent *progress, err error) error {
 		return &ConnectError{Reason: ReasonClientCertificate, Err: err}
 	case errors.As(err, &stream) && stream.Code == refusedStream:
 		return &RefusedError{Err: err}
-	case context.Cause(ctx) == errResent:
+	case errors.Is(context.Cause(ctx), errResent):
 		return &RefusedError{Err: errResent}
 	case ctx.Err() == nil && !sent.headers.Load():
 		return &ConnectError{Reason: ReasonNotSent, Err: err}

@@ -3,9 +3,12 @@ package transport_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,19 +97,25 @@ func TestWhatWasNotWrittenIsAFailureToConnect(t *testing.T) {
 // read first.
 func TestRefusedClientCertificateIsAFailureToConnect(t *testing.T) {
 	pki := peertest.NewPKI(t)
-	stranger := peertest.NewCA(t, "other").Issue(t, peertest.Cert{CommonName: "front-proxy-client"})
 	config := configFor(t, pki)
-	config.CertFile = peertest.WriteFile(t, "crt", stranger.Cert)
-	config.KeyFile = peertest.WriteFile(t, "key", stranger.Key)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, http1 := range []bool{true, false} {
 			t.Run(tls.VersionName(version)+protocolName(http1), func(t *testing.T) {
-				tr := running(t, config)
+				written := make(chan struct{})
+				refuse := func([][]byte, [][]*x509.Certificate) error {
+					if version == tls.VersionTLS13 {
+						<-written // or a write could fail before the alert is read
+					}
+					return errors.New("refused")
+				}
 				peer := (&peertest.Peer{
-					ClientAuth: tls.RequireAndVerifyClientCert, MaxTLSVersion: version, HTTP1: http1,
-					OnConn: shakeHandsAndWait,
+					VerifyClient: refuse, MaxTLSVersion: version, HTTP1: http1, OnConn: shakeHandsAndWait,
 				}).Start(t, pki)
-				_, err := tr.RoundTrip(newRequest(t, "POST", peer.Address(), "body"))
+				req := newRequest(t, "POST", peer.Address(), "body")
+				req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+					WroteRequest: func(httptrace.WroteRequestInfo) { close(written) },
+				}))
+				_, err := running(t, config).RoundTrip(req)
 				wantReason(t, err, transport.ReasonClientCertificate)
 			})
 		}
@@ -118,8 +127,8 @@ func TestRefusedClientCertificateIsAFailureToConnect(t *testing.T) {
 // read the alert.
 func shakeHandsAndWait(_ int, conn *tls.Conn) bool {
 	go func() {
-		_ = conn.Handshake()
-		_, _ = conn.NetConn().Read(make([]byte, 1<<16))
+		_ = conn.HandshakeContext(context.Background())
+		_, _ = io.Copy(io.Discard, conn.NetConn())
 		_ = conn.NetConn().Close()
 	}()
 	return true

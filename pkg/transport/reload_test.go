@@ -3,12 +3,17 @@ package transport_test
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"peerproxy.internal/pkg/transport"
@@ -125,10 +130,69 @@ func TestHalfWrittenFileKeepsTheOld(t *testing.T) {
 	if got := get(t, r, peer.Address()); got != "front-proxy-client" {
 		t.Fatalf("with half of the files: %q", got)
 	}
+	for range 3 {
+		r.tick()
+	}
 	write(t, r.config.KeyFile, next.Key)
 	peertest.Eventually(t, "the whole is used", func() bool {
 		r.tick()
 		return get(t, r, peer.Address()) == "next"
+	})
+}
+
+// runInBubble returns a transport that runs in a bubble of testing/synctest, and its log.
+func runInBubble(t *testing.T, config transport.Config) (*transport.Transport, ktesting.Buffer) {
+	t.Helper()
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	tr, err := transport.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = tr.Run(klog.NewContext(t.Context(), logger)) }()
+	return tr, logger.GetSink().(ktesting.Underlier).GetBuffer()
+}
+
+func TestUnchangedFilesChangeNothing(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	config := configFor(t, pki)
+	peer := (&peertest.Peer{}).Start(t, pki)
+	peer.Stop()
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		defer func() { _ = l.Close() }()
+		peer.ServeAlso(l)
+		defer peer.Stop()
+		dials := 0
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials++
+			return l.dial(ctx, network, address)
+		}
+		tr, log := runInBubble(t, config)
+		for range 3 {
+			get(t, tr, "peer:6443")
+			time.Sleep(11 * time.Second)
+		}
+		if dials != 1 || log.String() != "" {
+			t.Errorf("%d connections, logged %s", dials, log.String())
+		}
+	})
+}
+
+func TestTroubleWithTheFilesIsLoggedOnce(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	config := configFor(t, pki)
+	synctest.Test(t, func(t *testing.T) {
+		_, log := runInBubble(t, config)
+		for _, step := range []struct {
+			ca    string
+			lines int
+		}{{"", 1}, {"not PEM", 1}, {string(pki.Cluster.PEM), 1}, {"", 2}, {string(peertest.NewCA(t, "next").PEM), 3}} {
+			write(t, config.CAFile, []byte(step.ca))
+			time.Sleep(31 * time.Second)
+			if n := strings.Count(log.String(), "\n"); n != step.lines {
+				t.Errorf("with %q: %d lines: %s", step.ca, n, log.String())
+			}
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -37,8 +38,7 @@ func TestRefusedStreamsAreGivenUpSoon(t *testing.T) {
 			tr := running(t, configFor(t, pki))
 			start := time.Now()
 			_, err := tr.RoundTrip(newRequest(t, "POST", peer.Address(), body))
-			var refused *transport.RefusedError
-			if !errors.As(err, &refused) {
+			if _, ok := errors.AsType[*transport.RefusedError](err); !ok {
 				t.Fatalf("got %v, want a RefusedError", err)
 			}
 			if took := time.Since(start); took > 2500*time.Millisecond {
@@ -63,5 +63,40 @@ func TestGivenBackRequestAsksForItsBody(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// On HTTP/1.1 net/http takes a client's word that a POST is repeatable, if it has
+// the body. An upgrade gives it none.
+func TestUpgradeIsNotSentAgain(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	peer := &peertest.Peer{}
+	peer.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Header.Get("Idempotency-Key") != "" {
+			peer.CloseConnections()
+		}
+	})
+	peer.Start(t, pki)
+	tr := running(t, configFor(t, pki))
+	upgrade := func() *http.Request {
+		req := newRequest(t, "POST", peer.Address(), "body")
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", "SPDY/3.1")
+		return req
+	}
+	res, err := tr.RoundTrip(upgrade())
+	if err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, res) // declined; the connection is used again
+
+	req := upgrade()
+	req.Header.Set("Idempotency-Key", "k")
+	if _, err := tr.RoundTrip(req); err == nil {
+		t.Error("answered")
+	}
+	if n := len(peer.Requests()); n != 2 || peer.Connections() != 1 {
+		t.Errorf("executed %d times over %d connections", n-1, peer.Connections())
 	}
 }

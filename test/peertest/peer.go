@@ -3,10 +3,12 @@ package peertest
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -43,9 +45,9 @@ type Peer struct {
 	// Certificate is its serving certificate, [ServerName]'s of the cluster's CA
 	// if empty.
 	Certificate Pair
-	// ClientAuth says what it does about client certificates at the handshake.
-	// The zero value asks for one, as a kube-apiserver does, and takes any.
-	ClientAuth tls.ClientAuthType
+	// VerifyClient is asked about client certificates at the handshake. Nil takes
+	// any, as a kube-apiserver does.
+	VerifyClient func(certs [][]byte, chains [][]*x509.Certificate) error
 	// AllowedNames are the client certificates' names that it takes for a peer's.
 	// Whoever shows another, or one of another CA, is answered 401. Empty lets
 	// anyone in.
@@ -61,12 +63,12 @@ type Peer struct {
 	// server does not serve it.
 	OnConn func(n int, conn *tls.Conn) bool
 
-	t        testing.TB
 	pki      *PKI
+	tls      *tls.Config
 	listener net.Listener
-	server   *http.Server
 
 	mu       sync.Mutex
+	servers  []*http.Server
 	accepted int
 	conns    map[net.Conn]bool
 	requests []Request
@@ -84,7 +86,7 @@ type Request struct {
 // Start makes the peer listen.
 func (p *Peer) Start(t testing.TB, pki *PKI) *Peer {
 	t.Helper()
-	p.t, p.pki, p.conns = t, pki, map[net.Conn]bool{}
+	p.pki, p.conns = pki, map[net.Conn]bool{}
 	if p.Listen == "" {
 		p.Listen = "127.0.0.1:0"
 	}
@@ -96,6 +98,7 @@ func (p *Peer) Start(t testing.TB, pki *PKI) *Peer {
 		t.Fatal(err)
 	}
 	p.listener = listener
+	p.tls = p.tlsConfig(p.Certificate.TLS(t))
 	p.serveTLS(&hookedListener{Listener: listener, peer: p})
 	t.Cleanup(p.Stop)
 	return p
@@ -103,15 +106,18 @@ func (p *Peer) Start(t testing.TB, pki *PKI) *Peer {
 
 // ServeAlso makes a peer that was started serve a listener of the test's, for
 // instance one of in-memory connections.
-func (p *Peer) ServeAlso(l net.Listener) { p.serveTLS(tls.NewListener(l, p.tlsConfig())) }
+func (p *Peer) ServeAlso(l net.Listener) { p.serveTLS(tls.NewListener(l, p.tls)) }
 
 func (p *Peer) serveTLS(l net.Listener) {
-	p.server = &http.Server{
+	server := &http.Server{
 		Handler:   http.HandlerFunc(p.serve),
-		TLSConfig: p.tlsConfig(),
+		TLSConfig: p.tls.Clone(),
 		ErrorLog:  log.New(io.Discard, "", 0),
 	}
-	go func() { _ = p.server.Serve(l) }()
+	p.mu.Lock()
+	p.servers = append(p.servers, server)
+	p.mu.Unlock()
+	go func() { _ = server.Serve(l) }()
 }
 
 // Address is the host:port that the peer listens on.
@@ -152,19 +158,23 @@ func (p *Peer) CloseConnections() {
 func (p *Peer) Stop() {
 	p.Refuse()
 	p.CloseConnections()
-	_ = p.server.Close()
+	p.mu.Lock()
+	servers := p.servers
+	p.servers = nil
+	p.mu.Unlock()
+	for _, server := range servers {
+		_ = server.Close()
+	}
 }
 
-func (p *Peer) tlsConfig() *tls.Config {
+func (p *Peer) tlsConfig(own tls.Certificate) *tls.Config {
 	config := &tls.Config{
-		Certificates: []tls.Certificate{p.Certificate.TLS(p.t)},
-		ClientAuth:   p.ClientAuth,
-		ClientCAs:    p.pki.FrontProxy.Pool(),
-		NextProtos:   []string{"h2", "http/1.1"},
-		MaxVersion:   p.MaxTLSVersion,
-	}
-	if p.ClientAuth == tls.NoClientCert {
-		config.ClientAuth = tls.RequestClientCert
+		Certificates:          []tls.Certificate{own},
+		ClientAuth:            tls.RequestClientCert,
+		ClientCAs:             p.pki.FrontProxy.Pool(),
+		NextProtos:            []string{"h2", "http/1.1"},
+		MaxVersion:            p.MaxTLSVersion,
+		VerifyPeerCertificate: p.VerifyClient,
 	}
 	if p.HTTP1 {
 		config.NextProtos = []string{"http/1.1"}
@@ -205,10 +215,8 @@ func (p *Peer) trusts(state *tls.ConnectionState) bool {
 		if cert.CheckSignatureFrom(p.pki.FrontProxy.cert) != nil {
 			continue
 		}
-		for _, name := range p.AllowedNames {
-			if cert.Subject.CommonName == name {
-				return true
-			}
+		if slices.Contains(p.AllowedNames, cert.Subject.CommonName) {
+			return true
 		}
 	}
 	return false
@@ -242,7 +250,7 @@ func (l *hookedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		n := l.peer.track(raw)
-		conn := tls.Server(raw, l.peer.tlsConfig())
+		conn := tls.Server(raw, l.peer.tls)
 		if hook := l.peer.OnConn; hook == nil || !hook(n, conn) {
 			return conn, nil
 		}

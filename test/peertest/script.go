@@ -16,8 +16,8 @@ func First(n int, hook func(int, *tls.Conn) bool) func(int, *tls.Conn) bool {
 	return func(i int, conn *tls.Conn) bool { return i <= n && hook(i, conn) }
 }
 
-// GoAway is a hook under which the peer reads a request to its end, says GOAWAY
-// without having processed it, and closes the connection.
+// GoAway is a hook under which the peer reads a request up to the first of its
+// body, says GOAWAY without having processed it, and closes the connection.
 func GoAway(_ int, conn *tls.Conn) bool {
 	go func() {
 		defer func() { _ = conn.Close() }()
@@ -36,9 +36,7 @@ func GoAway(_ int, conn *tls.Conn) bool {
 
 // RefuseStreams is a hook under which the peer refuses every request of a
 // connection with REFUSED_STREAM.
-func RefuseStreams(_ int, conn *tls.Conn) bool { return resetStreams(conn, http2.ErrCodeRefusedStream) }
-
-func resetStreams(conn *tls.Conn, code http2.ErrCode) bool {
+func RefuseStreams(_ int, conn *tls.Conn) bool {
 	go func() {
 		defer func() { _ = conn.Close() }()
 		framer, err := newFramer(conn)
@@ -47,7 +45,7 @@ func resetStreams(conn *tls.Conn, code http2.ErrCode) bool {
 			if stream == 0 {
 				return
 			}
-			err = framer.WriteRSTStream(stream, code)
+			err = framer.WriteRSTStream(stream, http2.ErrCodeRefusedStream)
 		}
 	}()
 	return true
@@ -65,7 +63,8 @@ func newFramer(conn *tls.Conn) (*http2.Framer, error) {
 	return framer, framer.WriteSettings()
 }
 
-// readRequest reads to the end of a request and returns its stream, or 0.
+// readRequest reads a request without a body, or up to the first of its body,
+// and returns its stream, or 0.
 func readRequest(framer *http2.Framer) uint32 {
 	for {
 		frame, err := framer.ReadFrame()
@@ -87,9 +86,7 @@ func readRequest(framer *http2.Framer) uint32 {
 				return header.StreamID
 			}
 		case *http2.DataFrame:
-			if f.StreamEnded() {
-				return header.StreamID
-			}
+			return header.StreamID
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -41,7 +42,7 @@ func NewStorage(config storagebackend.ConfigForResource, mediaType string) (*Sto
 	if !found {
 		return nil, fmt.Errorf("endpoint records: no serializer for the storage media type %q", mediaType)
 	}
-	config.Codec = scheme.Codecs.CodecForVersions(info.Serializer, scheme.Codecs.UniversalDeserializer(), corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
+	config.Codec = lenient{scheme.Codecs.CodecForVersions(info.Serializer, scheme.Codecs.UniversalDeserializer(), corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)}
 	config.EncodeVersioner = corev1.SchemeGroupVersion
 	backend, destroy, err := factory.Create(config,
 		func() runtime.Object { return &corev1.Endpoints{} },
@@ -51,6 +52,27 @@ func NewStorage(config storagebackend.ConfigForResource, mediaType string) (*Sto
 		return nil, fmt.Errorf("endpoint records: open the storage: %w", err)
 	}
 	return &Storage{backend: backend, destroy: sync.OnceFunc(destroy)}, nil
+}
+
+// lenient decodes what is no record as an empty one, which is of no use to
+// anyone. As an error it would end every list, and hide all other records.
+type lenient struct{ runtime.Codec }
+
+// Decode implements runtime.Decoder.
+func (c lenient) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	object, kind, err := c.Codec.Decode(data, defaults, into)
+	if err == nil {
+		return object, kind, nil
+	}
+	record, ok := into.(*corev1.Endpoints)
+	switch {
+	case into == nil:
+		record = &corev1.Endpoints{}
+	case !ok:
+		return object, kind, err
+	}
+	*record = corev1.Endpoints{}
+	return record, kind, nil
 }
 
 // Publish writes the record of a server, or renews it. It must be called again

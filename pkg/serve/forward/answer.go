@@ -87,8 +87,7 @@ func saysNotServed(code int, contentType string, body []byte, decoders []runtime
 		return false
 	}
 	status := &metav1.Status{}
-	_, kind, err := info.Serializer.Decode(body, nil, status)
-	if err != nil || kind == nil || kind.Kind != "Status" || int(status.Code) != code {
+	if _, _, err := info.Serializer.Decode(body, nil, status); err != nil || int(status.Code) != code {
 		return false
 	}
 	details := status.Details

@@ -83,8 +83,8 @@ func FuzzSaysNotServed(f *testing.F) {
 	})
 }
 
-func TestLongAnswerIsNotPeekedAtButPasses(t *testing.T) {
-	long := `{"kind":"Status","apiVersion":"v1","code":404,"message":"` + strings.Repeat("x", maxPeeked) + `"}`
+func TestLongAnswerPasses(t *testing.T) {
+	long := `{"kind":"Status","apiVersion":"v1","code":404}` + strings.Repeat(" ", maxPeeked)
 	w := newWorld(t, &peertest.Peer{ID: "b", Handler: readThenAnswer(404, map[string][]string{"Content-Type": {"application/json"}}, long)})
 	if got := w.do(w.request("GET", things, "")); got.code != 404 || got.body != long {
 		t.Errorf("got %d, %d bytes", got.code, len(got.body))

@@ -67,11 +67,11 @@ func (x *exchange) reasonOf(err error) reason {
 	var connect *transport.ConnectError
 	var refused *transport.RefusedError
 	switch clientErr := x.client.Context().Err(); {
-	case clientErr == context.Canceled:
+	case x.clientGone():
 		return reasonClientGone
 	case clientErr != nil:
 		return reasonDeadline
-	case context.Cause(x.ctx) == errShutdown:
+	case errors.Is(context.Cause(x.ctx), errShutdown):
 		return reasonShutdown
 	case x.body.failed():
 		return reasonClientBody

@@ -77,7 +77,7 @@ func (b *replay) failed() bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.err != nil && b.err != io.EOF
+	return b.err != nil && !errors.Is(b.err, io.EOF)
 }
 
 // close frees what was kept. It does not wait for a reader.
@@ -143,13 +143,13 @@ func (r *replayReader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if n, err, ok := r.readKept(p); ok {
+	if n, ok, err := r.readKept(p); ok {
 		return n, err
 	}
 	r.body.pull.Lock()
 	defer r.body.pull.Unlock()
 	// The reader before may have read on while this one waited.
-	if n, err, ok := r.readKept(p); ok {
+	if n, ok, err := r.readKept(p); ok {
 		return n, err
 	}
 	n, err := r.body.source.Read(p)
@@ -157,21 +157,21 @@ func (r *replayReader) Read(p []byte) (int, error) {
 }
 
 // readKept reads what needs no look at the source; ok is whether there was any.
-func (r *replayReader) readKept(p []byte) (n int, err error, ok bool) {
+func (r *replayReader) readKept(p []byte) (n int, ok bool, err error) {
 	b := r.body
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.reader != r:
-		return 0, errBodyTaken, true
+		return 0, true, errBodyTaken
 	case r.at < len(b.kept):
 		n = copy(p, b.kept[r.at:])
 		r.at += n
-		return n, nil, true
+		return n, true, nil
 	case b.err != nil:
-		return 0, b.err, true
+		return 0, true, b.err
 	}
-	return 0, nil, false
+	return 0, false, nil
 }
 
 // took records what was read from the source, and gives it to the reader unless

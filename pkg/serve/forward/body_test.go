@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -105,51 +106,78 @@ func TestReplayLimits(t *testing.T) {
 	}
 }
 
+// slowClient is a body whose every read waits for the test.
+type slowClient struct {
+	entered chan struct{}
+	sends   chan string
+}
+
+func newSlowClient() slowClient {
+	return slowClient{entered: make(chan struct{}), sends: make(chan string)}
+}
+
+func (c slowClient) Read(p []byte) (int, error) {
+	c.entered <- struct{}{}
+	text := <-c.sends
+	if text == "" {
+		return 0, io.EOF
+	}
+	return copy(p, text), nil
+}
+
+func (c slowClient) Close() error { return nil }
+
+// readInBackground reads to the end and sends what it got.
+func readInBackground(r io.Reader) <-chan answer {
+	done := make(chan answer)
+	go func() {
+		all, err := io.ReadAll(r)
+		done <- answer{body: string(all), err: err}
+	}()
+	return done
+}
+
 // The transport of a failed attempt may sit in a read while the next attempt
 // begins. What it reads is not lost.
 func TestReplayIsTakenFromAReaderThatReads(t *testing.T) {
-	source, client := io.Pipe()
-	b := newReplay(source, -1, new(atomic.Int64))
-	first := openBody(t, b)
-	failed := make(chan error)
-	go func() {
-		_, err := io.ReadAll(first)
-		failed <- err
-	}()
-	_, _ = io.WriteString(client, "one ") // first is reading now
-	second := openBody(t, b)
-	all := make(chan string)
-	go func() {
-		text, err := io.ReadAll(second)
-		if err != nil {
-			t.Error(err)
-		}
-		all <- string(text)
-	}()
-	_, _ = io.WriteString(client, "two")
-	_ = client.Close()
-	if err := <-failed; !errors.Is(err, errBodyTaken) {
-		t.Errorf("the first reader ended with %v", err)
+	// Often enough for the second reader to come in time to wait for the first.
+	for range 200 {
+		testReplayIsTaken(t)
 	}
-	if got := <-all; got != "one two" {
-		t.Errorf("the second reader got %q", got)
+}
+
+func testReplayIsTaken(t *testing.T) {
+	t.Helper()
+	client := newSlowClient()
+	b := newReplay(client, -1, new(atomic.Int64))
+	first := readInBackground(openBody(t, b))
+	<-client.entered
+	second := readInBackground(openBody(t, b))
+	for range 100 {
+		runtime.Gosched()
+	}
+	client.sends <- "one "
+	if got := <-first; !errors.Is(got.err, errBodyTaken) || got.body != "" {
+		t.Errorf("the first reader got %q, %v", got.body, got.err)
+	}
+	<-client.entered
+	client.sends <- "two"
+	<-client.entered
+	client.sends <- ""
+	if got := <-second; got.body != "one two" || got.err != nil {
+		t.Errorf("the second reader got %q, %v", got.body, got.err)
 	}
 }
 
 func TestCloseDoesNotWaitForAReader(t *testing.T) {
-	source, client := io.Pipe()
-	b := newReplay(source, -1, new(atomic.Int64))
-	r := openBody(t, b)
-	failed := make(chan error)
-	go func() {
-		_, err := io.ReadAll(r)
-		failed <- err
-	}()
-	_, _ = io.WriteString(client, "x")
+	client := newSlowClient()
+	b := newReplay(client, -1, new(atomic.Int64))
+	reader := readInBackground(openBody(t, b))
+	<-client.entered
 	b.close()
-	_, _ = io.WriteString(client, "y")
-	if err := <-failed; !errors.Is(err, errBodyTaken) {
-		t.Errorf("got %v", err)
+	client.sends <- "late"
+	if got := <-reader; !errors.Is(got.err, errBodyTaken) {
+		t.Errorf("got %q, %v", got.body, got.err)
 	}
 	if b.budget.Load() != 0 {
 		t.Errorf("%d bytes are still kept", b.budget.Load())
@@ -173,11 +201,14 @@ func TestBodyThatIsTooLongToKeep(t *testing.T) {
 	body := strings.Repeat("x", maxKept+1)
 	marked := readThenAnswer(404, http.Header{NotServedHeader: {"true"}}, "")
 	for name, test := range map[string]struct {
-		first *peertest.Peer
-		code  int
+		first  *peertest.Peer
+		code   int
+		reason string
 	}{
-		"read":      {&peertest.Peer{ID: "b", Handler: marked}, http.StatusServiceUnavailable},
-		"untouched": {&peertest.Peer{ID: "b"}, http.StatusOK},
+		"read":      {&peertest.Peer{ID: "b", Handler: marked}, http.StatusServiceUnavailable, "not_served"},
+		"refused":   {&peertest.Peer{ID: "b", OnConn: peertest.RefuseStreams}, http.StatusServiceUnavailable, "refused"},
+		"goaway":    {&peertest.Peer{ID: "b", OnConn: peertest.GoAway}, http.StatusServiceUnavailable, "refused"},
+		"untouched": {&peertest.Peer{ID: "b"}, http.StatusOK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &peertest.Peer{ID: "c"}
@@ -186,9 +217,13 @@ func TestBodyThatIsTooLongToKeep(t *testing.T) {
 			if name == "untouched" {
 				test.first.Stop()
 			}
+			counted := countErrors(t)
 			got := w.do(w.request("POST", things, body))
 			if got.code != test.code {
 				t.Errorf("got %d %s", got.code, got.body)
+			}
+			if test.reason != "" {
+				wantCounted(t, counted(), test.reason)
 			}
 			if test.code != http.StatusOK && (got.header.Get("Retry-After") != "1" || len(c.Requests()) != 0) {
 				t.Errorf("Retry-After %q, sent on %d times", got.header.Get("Retry-After"), len(c.Requests()))

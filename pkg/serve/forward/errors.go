@@ -43,6 +43,7 @@ const (
 	reasonLost     reason = "connection_lost"
 	reasonDeadline reason = "deadline"
 	reasonCutOff   reason = "answer_cut_off"
+	reasonSwitch   reason = "protocol_switch"
 
 	// It is the client's doing.
 	reasonClientGone reason = "client_gone"
@@ -133,19 +134,28 @@ func Refuse(w http.ResponseWriter, r *http.Request, serializer runtime.Negotiate
 // answerError tells the client that there is no peer's answer. It is the reverse
 // proxy's error handler.
 func (x *exchange) answerError(_ http.ResponseWriter, _ *http.Request, err error) {
-	var failed *failure
-	if !errors.As(err, &failed) {
-		// The reverse proxy refuses an odd Upgrade header by itself.
-		failed = &failure{reason: reasonBadRequest, err: err}
-	}
+	failed := x.failureOf(err)
 	if failed.reason == reasonClientGone {
 		return
 	}
 	metrics.IncForwardError(x.ctx, string(failed.reason), x.gvr())
-	if x.switched {
-		// It is too late for an answer.
+	if failed.reason == reasonSwitch {
+		// It may be too late for an answer.
 		panic(http.ErrAbortHandler)
 	}
 	klog.FromContext(x.ctx).V(4).Info("Could not forward request", "peer", failed.peer, "reason", failed.reason, "err", failed.err)
 	responsewriters.ErrorNegotiated(failed.status(x.client.Method), x.forwarder.Serializer, x.gvr().GroupVersion(), x.w, x.client)
+}
+
+// failureOf says what the error means that the reverse proxy hands over: an
+// attempt's, or one of its own.
+func (x *exchange) failureOf(err error) *failure {
+	if failed, ok := errors.AsType[*failure](err); ok {
+		return failed
+	}
+	if x.switched != nil {
+		return &failure{reason: reasonSwitch, peer: x.peer.ServerID, err: err}
+	}
+	// It refuses an odd Upgrade header by itself.
+	return &failure{reason: reasonBadRequest, err: err}
 }

@@ -22,8 +22,14 @@ import (
 	"peerproxy.internal/test/peertest"
 )
 
-// countErrors starts counting anew and returns what was counted, by reason.
+// countErrors starts counting anew and returns the errors counted, by reason.
 func countErrors(t *testing.T) func() map[string]int {
+	t.Helper()
+	return count(t, "apiserver_peer_proxy_errors_total", "type")
+}
+
+// count starts counting anew and returns what was counted, by a label.
+func count(t *testing.T, name, by string) func() map[string]int {
 	t.Helper()
 	metrics.Register()
 	upstream.Reset()
@@ -34,15 +40,15 @@ func countErrors(t *testing.T) func() map[string]int {
 		}
 		counted := map[string]int{}
 		for _, family := range families {
-			if family.GetName() != "apiserver_peer_proxy_errors_total" {
+			if family.GetName() != name {
 				continue
 			}
 			for _, metric := range family.GetMetric() {
 				want := map[string]string{"group": "g.example.com", "version": "v1", "resource": "things"}
 				for _, label := range metric.GetLabel() {
-					if label.GetName() == "type" {
+					if label.GetName() == by {
 						counted[label.GetValue()] += int(metric.GetCounter().GetValue())
-						want["type"] = label.GetValue()
+						want[by] = label.GetValue()
 					}
 				}
 				if !testutil.LabelsMatch(metric, want) {
@@ -54,11 +60,11 @@ func countErrors(t *testing.T) func() map[string]int {
 	}
 }
 
-// wantCounted fails the test unless one error of that reason was counted.
-func wantCounted(t *testing.T, counted map[string]int, reason string) {
+// wantCounted fails the test unless this alone was counted, and once.
+func wantCounted(t *testing.T, counted map[string]int, what string) {
 	t.Helper()
-	if len(counted) != 1 || counted[reason] != 1 {
-		t.Errorf("counted %v, want one %q", counted, reason)
+	if len(counted) != 1 || counted[what] != 1 {
+		t.Errorf("counted %v, want one %q", counted, what)
 	}
 }
 
@@ -138,7 +144,7 @@ func TestWrongCertificatesAreNamedInMetricAndLog(t *testing.T) {
 				t.Errorf("counted %v", counted())
 			}
 			log := w.log.String()
-			if n := strings.Count(log, test.reason); n != 1 || !strings.Contains(log, "apiserver-b") {
+			if n := strings.Count(log, "\n"); n != 1 || !strings.Contains(log, test.reason) || !strings.Contains(log, "apiserver-b") {
 				t.Errorf("the cause was logged %d times, want once in a while: %s", n, log)
 			}
 		})
@@ -173,6 +179,13 @@ func TestUserThatCannotBeSent(t *testing.T) {
 			wantCounted(t, counted(), test.reason)
 		})
 	}
+}
+
+func TestAnswersAreCountedByCode(t *testing.T) {
+	w := newWorld(t, &peertest.Peer{ID: "b", Handler: readThenAnswer(http.StatusConflict, nil, "")})
+	counted := count(t, "apiserver_rerouted_request_total", "code")
+	w.do(w.request("POST", things, "body"))
+	wantCounted(t, counted(), "409")
 }
 
 func TestUnknownOutcomeSaysSo(t *testing.T) {

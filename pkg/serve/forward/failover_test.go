@@ -50,6 +50,9 @@ func TestDeadPeerFailsNoRequest(t *testing.T) {
 	if !slices.Contains(w.dialled(), c.Address()) {
 		t.Error("the dead peer was never tried")
 	}
+	if n := w.forwarder.inFlight.get("c"); n != 0 {
+		t.Errorf("%d requests seem to be in flight at the dead peer", n)
+	}
 }
 
 // What may have been executed goes to another candidate only if its method is

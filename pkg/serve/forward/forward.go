@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -106,14 +107,18 @@ type exchange struct {
 	// peer is the one that has the request now.
 	peer *snapshot.Peer
 	body *replay
-	// switched is whether the peer has agreed to another protocol.
-	switched bool
+	// switched is the connection on which the peer has agreed to another protocol.
+	switched io.Closer
 }
 
 // end frees what the exchange holds.
 func (x *exchange) end() {
 	x.release()
 	x.body.close()
+	if x.switched != nil {
+		// Where the reverse proxy fails to switch it leaves the connection open.
+		_ = x.switched.Close()
+	}
 }
 
 func (x *exchange) watches() bool { return x.info.Verb == "watch" }
@@ -132,12 +137,13 @@ func (x *exchange) recoverIfClientGone() {
 	if !x.clientGone() {
 		return
 	}
-	if v := recover(); v != nil && v != http.ErrAbortHandler {
+	v := recover()
+	if err, _ := v.(error); v != nil && !errors.Is(err, http.ErrAbortHandler) {
 		panic(v)
 	}
 }
 
-func (x *exchange) clientGone() bool { return x.client.Context().Err() == context.Canceled }
+func (x *exchange) clientGone() bool { return errors.Is(x.client.Context().Err(), context.Canceled) }
 
 // endAtShutdown ends a forwarded watch when this server shuts down, as a local
 // one ends.

@@ -20,7 +20,7 @@ func (x *exchange) modifyResponse(res *http.Response) error {
 	audit.AddAuditAnnotation(x.ctx, peerAnnotation, x.peer.ServerID)
 	metrics.IncForwarded(x.ctx, res.StatusCode, x.gvr())
 	if res.StatusCode == http.StatusSwitchingProtocols {
-		x.switched = true
+		x.switched = res.Body
 		return nil
 	}
 	res.Body = &answerBody{ReadCloser: res.Body, exchange: x}

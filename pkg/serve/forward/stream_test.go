@@ -3,6 +3,7 @@ package forward
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 
+	"peerproxy.internal/pkg/snapshot"
 	"peerproxy.internal/test/peertest"
 )
 
@@ -78,6 +80,38 @@ func TestEventsAreFlushedAtOnce(t *testing.T) {
 	}
 }
 
+// Not only what has no length.
+func TestPartOfAnAnswerOfKnownLengthIsFlushed(t *testing.T) {
+	b := &peertest.Peer{ID: "b", Handler: handler(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "line\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})}
+	w := newWorld(t, b)
+	lines, _ := w.stream(w.front.Client(), things)
+	wantLine(t, lines, "line")
+}
+
+// An answer that is none is not left open for as long as the next one lasts.
+func TestRejectedAnswerIsClosed(t *testing.T) {
+	closed := make(chan struct{})
+	b := &peertest.Peer{ID: "b", Handler: handler(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(closed)
+	})}
+	c := newWatching(false)
+	w := newWorld(t, b, &c.Peer)
+	w.candidates[1].State = snapshot.StateStarting
+	events, cancel := w.stream(w.front.Client(), watch)
+	wantLine(t, events, "event 1")
+	<-closed
+	cancel()
+	<-c.ended
+}
+
 // A watch without events has to give its header, or the client waits for it.
 func TestHeaderOfAQuietWatchIsFlushed(t *testing.T) {
 	b := &peertest.Peer{ID: "b", Handler: handler(func(w http.ResponseWriter, r *http.Request) {
@@ -101,14 +135,16 @@ func TestClientGoneEndsThePeersWatchWithoutAnError(t *testing.T) {
 		w.forwarder.Forward(rw, r, w.candidates)
 	})))
 	for name, client := range map[string]*http.Client{"h2": w.front.Client(), "h1": w.h1()} {
-		events, cancel := w.stream(client, watch)
-		wantLine(t, events, "event 1")
-		cancel()
-		if err := <-b.ended; err != context.Canceled {
-			t.Errorf("%s: the peer's watch ended with %v", name, err)
-		}
-		if v := <-panics; v != nil {
-			t.Errorf("%s: panicked with %v", name, v)
+		for _, path := range []string{watch, things + "/a/log?follow=true"} {
+			events, cancel := w.stream(client, path)
+			wantLine(t, events, "event 1")
+			cancel()
+			if err := <-b.ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("%s %s: the peer's ended with %v", name, path, err)
+			}
+			if v := <-panics; v != nil {
+				t.Errorf("%s %s: panicked with %v", name, path, v)
+			}
 		}
 	}
 	if len(counted()) != 0 || w.log.String() != "" {

@@ -85,11 +85,12 @@ func TestUpgradeFailsOver(t *testing.T) {
 	b.Stop()
 	conn := w.dialFront()
 	defer func() { _ = conn.Close() }()
-	_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello\n", watch)
+	_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", watch)
 	r := bufio.NewReader(conn)
 	if res, err := http.ReadResponse(r, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("got %v %v", res, err)
 	}
+	_, _ = io.WriteString(conn, "hello\n")
 	wantLine(t, r, "hello")
 }
 
@@ -102,6 +103,31 @@ func TestUpgradeThatThePeerDeclines(t *testing.T) {
 	if got := readAnswer(t, conn); got.code != http.StatusForbidden || got.body != "no" {
 		t.Errorf("got %d %s", got.code, got.body)
 	}
+}
+
+// A peer that switches to something else is cut off, and its connection closed.
+func TestSwitchToAnotherProtocolIsCutOff(t *testing.T) {
+	closed := make(chan struct{})
+	b := &peertest.Peer{ID: "b", Handler: handler(func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")
+		_, _ = io.Copy(io.Discard, buffered)
+		close(closed)
+	})}
+	w := newWorld(t, b)
+	counted := countErrors(t)
+	conn := w.dialFront()
+	defer func() { _ = conn.Close() }()
+	_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", watch)
+	if got, _ := io.ReadAll(conn); len(got) != 0 {
+		t.Errorf("got %q", got)
+	}
+	<-closed
+	wantCounted(t, counted(), "protocol_switch")
 }
 
 func TestOddUpgradeIsABadRequest(t *testing.T) {

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -164,9 +165,7 @@ var lose = handler(func(_ http.ResponseWriter, r *http.Request) {
 func readThenAnswer(code int, header http.Header, body string) http.Handler {
 	return handler(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		for name, values := range header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), header)
 		w.WriteHeader(code)
 		_, _ = io.WriteString(w, body)
 	})
