@@ -205,7 +205,10 @@ func TestServerAsksInItsOwnName(t *testing.T) {
 	if got.Name != "system:apiserver" || len(got.Groups) != 1 || got.Groups[0] != "system:authenticated" {
 		t.Errorf("the peer saw %v", got)
 	}
-	if req.Header.Get("X-Remote-User") != "alice" {
+	if got := peer.Requests()[0].Header.Values(transport.LoopHeader); len(got) != 1 || got[0] != "true" {
+		t.Errorf("the peer saw the loop header %q", got)
+	}
+	if req.Header.Get("X-Remote-User") != "alice" || req.Header.Get(transport.LoopHeader) != "" {
 		t.Error("the caller's request was changed")
 	}
 }

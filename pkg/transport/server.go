@@ -13,7 +13,8 @@ import (
 var serverUser = &user.DefaultInfo{Name: user.APIServerUser, UID: user.APIServerUser, Groups: []string{user.AllAuthenticated}}
 
 // AsServer returns a RoundTripper that sends requests in this server's own name,
-// whoever they name.
+// whoever they name, and marks them: what it is asked for is what the peer
+// serves alone, never what it has from its own peers.
 func AsServer(t *Transport) http.RoundTripper { return asServer{t} }
 
 type asServer struct{ transport *Transport }
@@ -24,5 +25,6 @@ func (s asServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := s.transport.SetIdentity(out.Header, serverUser); err != nil {
 		return nil, err
 	}
+	out.Header.Set(LoopHeader, "true")
 	return s.transport.RoundTrip(out)
 }
