@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -111,7 +112,9 @@ type Proxy struct {
 	observer   *observe.Observer
 	trusted    func(*http.Request) bool
 	local      *localHandler
-	life       life
+	record     *lease.Publisher
+	// run is the context of Run, for the calls of an interface that passes none.
+	run atomic.Pointer[context.Context]
 }
 
 // New returns a proxy. It reads the certificate files and opens the storage of
@@ -143,6 +146,7 @@ func New(c Config) (*Proxy, error) {
 		return nil, fmt.Errorf("peer proxy: %w", err)
 	}
 	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}}
+	p.record = &lease.Publisher{Storage: storage, ServerID: c.ServerID}
 	changed, touched := dirty.New(), dirty.New()
 	p.exclusions = exclusion.NewTracker(exclusion.Config{Grace: exclusionGrace, Changed: changed, Touched: touched, Clock: c.Clock})
 	p.observer = observe.New(observe.Config{
@@ -175,6 +179,7 @@ func (p *Proxy) WrapHandler(next http.Handler) http.Handler {
 		Forwarder: &forward.Forwarder{
 			Transport:  p.transport,
 			Serializer: p.config.Serializer,
+			Clock:      p.config.Clock,
 		},
 		Documents:  document.New(),
 		Serializer: p.config.Serializer,
@@ -210,10 +215,11 @@ func (p *Proxy) Ready() <-chan struct{} { return p.observer.Ready() }
 func (p *Proxy) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("peerproxy"))
 	defer p.storage.Close()
-	p.life.begin(ctx)
+	p.run.Store(&ctx)
 	var transportErr error
 	var running sync.WaitGroup
 	running.Go(func() { transportErr = p.transport.Run(ctx) })
+	running.Go(func() { p.record.Run(ctx) })
 	observerErr := p.observer.Run(ctx)
 	running.Wait()
 	return errors.Join(transportErr, observerErr)

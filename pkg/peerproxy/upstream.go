@@ -2,7 +2,6 @@ package peerproxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -16,14 +15,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const (
-	// publishTimeout bounds one writing of the own endpoint record: it is written
-	// again every 10 s.
-	publishTimeout = 10 * time.Second
-	// removeTimeout bounds its removal: a shutdown waits for it, and a record that
-	// stays is gone with its TTL.
-	removeTimeout = 2 * time.Second
-)
+// removeTimeout bounds the removal of the own endpoint record: a shutdown waits
+// for it, and a record that stays is gone with its TTL.
+const removeTimeout = 2 * time.Second
 
 // Upstream returns the proxy as the interface that a kube-apiserver wires into
 // its hooks: Run, readiness and the exclusions are then taken care of.
@@ -81,38 +75,39 @@ func (u upstreamProxy) RunPeerDiscoveryRefilter(context.Context)         {}
 
 // EndpointLeaseReconciler returns the writer of this server's endpoint record
 // as the interface that a kube-apiserver calls when it is ready, every 10 s,
-// and at its stop.
+// and at its stop. It may be called once.
 func (p *Proxy) EndpointLeaseReconciler() reconcilers.PeerEndpointLeaseReconciler {
 	return &recordWriter{proxy: p}
 }
 
 type recordWriter struct {
-	proxy   *Proxy
+	proxy *Proxy
+	// stopped is set when no further record is to be written.
 	stopped atomic.Bool
 }
 
+// UpdateLease has the record of this server written, and returns at once.
 func (w *recordWriter) UpdateLease(serverID, ip string, ports []corev1.EndpointPort) error {
 	if w.stopped.Load() {
 		return nil
 	}
-	if len(ports) == 0 {
-		return fmt.Errorf("publish the endpoint record of %s: no port", serverID)
+	if len(ports) == 0 || serverID != w.proxy.config.ServerID {
+		return fmt.Errorf("publish the endpoint record of %s: not this server's, or without a port", serverID)
 	}
-	ctx, cancel, err := w.proxy.life.withTimeout(publishTimeout)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	return w.proxy.storage.Publish(ctx, serverID, ip, ports[0].Port)
+	w.proxy.record.Publish(ip, ports[0].Port)
+	return nil
 }
 
+// RemoveLease removes the record; a shutdown waits for it.
 func (w *recordWriter) RemoveLease(serverID string) error {
-	ctx, cancel, err := w.proxy.life.withTimeout(removeTimeout)
-	if err != nil {
-		return err
+	w.stopped.Store(true)
+	run := w.proxy.run.Load()
+	if run == nil {
+		return fmt.Errorf("remove the endpoint record of %s: the peer proxy does not run, so it has none", serverID)
 	}
+	ctx, cancel := context.WithTimeout(*run, removeTimeout)
 	defer cancel()
-	return w.proxy.storage.Remove(ctx, serverID)
+	return w.proxy.record.Remove(ctx)
 }
 
 // GetEndpoint answers from the current snapshot.
@@ -130,19 +125,3 @@ func (w *recordWriter) StopReconciling() { w.stopped.Store(true) }
 // Destroy does nothing: the storage belongs to Run, which still follows the
 // peers' records when the own one is removed.
 func (w *recordWriter) Destroy() {}
-
-// life is the context of Run, for the calls of an interface that passes none.
-type life struct {
-	ctx atomic.Pointer[context.Context]
-}
-
-func (l *life) begin(ctx context.Context) { l.ctx.Store(&ctx) }
-
-func (l *life) withTimeout(timeout time.Duration) (context.Context, context.CancelFunc, error) {
-	ctx := l.ctx.Load()
-	if ctx == nil {
-		return nil, nil, errors.New("the peer proxy does not run")
-	}
-	bounded, cancel := context.WithTimeout(*ctx, timeout)
-	return bounded, cancel, nil
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,8 +145,17 @@ func (x *exchange) answerError(_ http.ResponseWriter, _ *http.Request, err error
 		panic(http.ErrAbortHandler)
 	}
 	klog.FromContext(x.ctx).V(4).Info("Could not forward request", "peer", failed.peer, "reason", failed.reason, "err", failed.err)
+	if failed.reason == reasonDeadline {
+		// The chain's timeout filter answers at this very moment, and cuts off an
+		// answer that it finds begun. This one is for a chain without it.
+		<-x.forwarder.clock().After(timeoutFilterLead)
+	}
 	responsewriters.ErrorNegotiated(failed.status(x.client.Method), x.forwarder.Serializer, x.gvr().GroupVersion(), x.w, x.client)
 }
+
+// timeoutFilterLead is how long the chain's timeout filter has to answer a
+// request whose time is up.
+const timeoutFilterLead = time.Second
 
 // failureOf says what the error means that the reverse proxy hands over: an
 // attempt's, or one of its own.

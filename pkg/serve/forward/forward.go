@@ -36,9 +36,8 @@ type Forwarder struct {
 	// math/rand/v2's IntN.
 	Random func(n int) int
 
-	// Clock bounds how often the same trouble with the same peer is logged. Nil
-	// stands for the real one.
-	Clock clock.PassiveClock
+	// Clock is the source of time. Nil stands for the real one.
+	Clock clock.Clock
 
 	inFlight inFlight
 	kept     atomic.Int64

@@ -20,18 +20,18 @@ func (x *exchange) logFailure(f *failure) {
 	case reasonClientGone, reasonClientBody, reasonDeadline, reasonShutdown:
 		return // no fault of the peer's
 	}
-	if x.forwarder.troubles.isNews(x.forwarder.now(), trouble{f.peer, f.reason}) {
+	if x.forwarder.troubles.isNews(x.forwarder.clock().Now(), trouble{f.peer, f.reason}) {
 		logger.Error(f.err, "A peer failed to take a request", "peer", f.peer, "reason", f.reason)
 		return
 	}
 	logger.V(4).Info("A peer failed to take a request", "peer", f.peer, "reason", f.reason, "err", f.err)
 }
 
-func (f *Forwarder) now() time.Time {
+func (f *Forwarder) clock() clock.Clock {
 	if f.Clock == nil {
-		return clock.RealClock{}.Now()
+		return clock.RealClock{}
 	}
-	return f.Clock.Now()
+	return f.Clock
 }
 
 type trouble struct {
