@@ -1,0 +1,92 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// writes is a storage that notes what is written to it.
+type writes struct {
+	storage.Interface
+	// dead storage answers nothing.
+	dead      bool
+	published []string
+	removed   []string
+}
+
+func (w *writes) GuaranteedUpdate(ctx context.Context, key string, into runtime.Object, _ bool, _ *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
+	if w.dead {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	w.published = append(w.published, key)
+	_, _, err := update(into, storage.ResponseMeta{})
+	return err
+}
+
+func (w *writes) Delete(ctx context.Context, key string, _ runtime.Object, _ *storage.Preconditions, _ storage.ValidateObjectFunc, _ runtime.Object, _ storage.DeleteOptions) error {
+	if w.dead {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	w.removed = append(w.removed, key)
+	return nil
+}
+
+func publisher(backend storage.Interface) *Publisher {
+	return &Publisher{Storage: &Storage{backend: backend, destroy: func() {}}, ServerID: "a"}
+}
+
+func TestPublisherWritesWhenAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &writes{}
+		p := publisher(backend)
+		p.Publish("192.0.2.1", 1)
+		p.Publish("192.0.2.2", 1)
+		go p.Run(t.Context())
+		synctest.Wait()
+		if len(backend.published) != 1 || backend.published[0] != "/peerserverleases/a" {
+			t.Errorf("published %v, want the newest address once", backend.published)
+		}
+		p.Publish("192.0.2.2", 1)
+		synctest.Wait()
+		if len(backend.published) != 2 {
+			t.Errorf("published %d times, want a renewal", len(backend.published))
+		}
+		if err := p.Remove(t.Context()); err != nil || len(backend.removed) != 1 {
+			t.Errorf("removed %v, %v", backend.removed, err)
+		}
+		p.Publish("192.0.2.2", 1)
+		synctest.Wait()
+		if len(backend.published) != 2 {
+			t.Error("published after the removal")
+		}
+	})
+}
+
+func TestPublisherKeepsNoOneWaitingForADeadEtcd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := publisher(&writes{dead: true})
+		go p.Run(t.Context())
+		p.Publish("192.0.2.1", 1)
+		synctest.Wait()
+		began := time.Now()
+		p.Publish("192.0.2.1", 1)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("asking for a renewal took %v", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if err := p.Remove(ctx); err == nil {
+			t.Error("no error")
+		}
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("the removal took %v, want the time it has", took)
+		}
+	})
+}
