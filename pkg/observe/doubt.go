@@ -1,6 +1,9 @@
 package observe
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // DoubtLimits bound the doubt about one server: it lasts at most Longest in
 // all within any Window.
@@ -12,15 +15,15 @@ type DoubtLimits struct {
 // were answered 503, not 404, because one server's document was missing. A
 // server that stays broken must not keep that up.
 type Doubt struct {
-	// incarnation is the one that the last doubt was about, since when that
-	// began, and settled when its document came; zero while it is missing.
-	incarnation    string
-	since, settled time.Time
-	// window is when the first doubt of the window began, spent what the earlier
-	// doubts of the window took.
-	window time.Time
-	spent  time.Duration
+	// incarnation is the one that the doubt is about, zero without one; from and
+	// until are when it began and when it ends if the document does not come.
+	incarnation string
+	from, until time.Time
+	// spent are the earlier doubts.
+	spent []span
 }
+
+type span struct{ from, until time.Time }
 
 // about takes in whether the document of the server's incarnation is missing
 // and reports whether to doubt. until is when a doubt ends by itself.
@@ -29,41 +32,46 @@ type Doubt struct {
 // server that can't be asked for an hour is doubted once.
 func (d *Doubt) about(missing bool, incarnation string, now time.Time, limits DoubtLimits) (unsure bool, until time.Time) {
 	if !missing {
-		if !d.since.IsZero() && d.settled.IsZero() {
-			d.settled = now
-		}
+		d.end(now)
 		return false, time.Time{}
 	}
-	if d.since.IsZero() || !d.settled.IsZero() || d.incarnation != incarnation {
-		d.begin(incarnation, now, limits)
+	if d.from.IsZero() || d.incarnation != incarnation {
+		d.end(now)
+		d.forget(now, limits)
+		d.incarnation, d.from, d.until = incarnation, now, now.Add(limits.Longest-d.total())
 	}
-	until = d.since.Add(limits.Longest - d.spent)
-	return now.Before(until), until
+	return now.Before(d.until), d.until
 }
 
-// begin starts the doubt about an incarnation.
-func (d *Doubt) begin(incarnation string, now time.Time, limits DoubtLimits) {
-	if !d.recent(now, limits) {
-		*d = Doubt{window: now}
+// end puts the doubt that lasts among those that were.
+func (d *Doubt) end(now time.Time) {
+	if d.from.IsZero() {
+		return
 	}
-	d.spent += d.lasted(now, limits)
-	d.incarnation, d.since, d.settled = incarnation, now, time.Time{}
+	if now.After(d.until) {
+		now = d.until
+	}
+	// A clone: the account is remembered in more than one state.
+	d.spent = append(slices.Clone(d.spent), span{d.from, now})
+	d.incarnation, d.from, d.until = "", time.Time{}, time.Time{}
 }
 
-// lasted is how long the last doubt kept requests waiting.
-func (d *Doubt) lasted(now time.Time, limits DoubtLimits) time.Duration {
-	if d.since.IsZero() {
-		return 0
-	}
-	end := d.settled
-	if end.IsZero() {
-		end = now
-	}
-	return min(end.Sub(d.since), limits.Longest-d.spent)
+// forget drops the doubts that ended a window ago.
+func (d *Doubt) forget(now time.Time, limits DoubtLimits) {
+	limit := now.Add(-limits.Window)
+	d.spent = slices.DeleteFunc(slices.Clone(d.spent), func(s span) bool { return s.until.Before(limit) })
 }
 
-// recent reports whether the window of the last doubt lasts: until it ends
-// the account must be kept.
+func (d *Doubt) total() (total time.Duration) {
+	for _, s := range d.spent {
+		total += s.until.Sub(s.from)
+	}
+	return total
+}
+
+// recent reports whether there is a doubt that still counts: until then the
+// account must be kept.
 func (d *Doubt) recent(now time.Time, limits DoubtLimits) bool {
-	return !d.window.IsZero() && now.Before(d.window.Add(limits.Window))
+	d.forget(now, limits)
+	return !d.from.IsZero() || len(d.spent) > 0
 }

@@ -23,6 +23,7 @@ func TestDoubtIsBounded(t *testing.T) {
 		{"a document that came ends it", []look{{0, true, "1", true}, {time.Second, false, "1", false}}},
 		{"what was not used is there for the next incarnation", []look{{0, true, "1", true}, {10 * time.Second, false, "1", false}, {time.Minute, true, "2", true}, {79 * time.Second, true, "2", true}, {80 * time.Second, true, "2", false}}},
 		{"a crash loop gets 30 s in ten minutes", []look{{0, true, "1", true}, {20 * time.Second, true, "2", true}, {30 * time.Second, true, "2", false}, {40 * time.Second, true, "3", false}, {5 * time.Minute, true, "4", false}}},
+		{"what was spent counts for a window after it", []look{{0, true, "1", true}, {time.Second, false, "1", false}, {9*time.Minute + 30*time.Second, true, "2", true}, {9*time.Minute + 59*time.Second, true, "2", false}, {10*time.Minute + 2*time.Second, true, "3", true}, {10*time.Minute + 3*time.Second, true, "3", false}}},
 		{"a new window is a new account", []look{{0, true, "1", true}, {time.Minute, false, "1", false}, {11 * time.Minute, true, "2", true}, {11*time.Minute + 29*time.Second, true, "2", true}, {11*time.Minute + 30*time.Second, true, "2", false}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

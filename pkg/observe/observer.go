@@ -65,19 +65,22 @@ type Observer struct {
 
 	// running counts the goroutines that Run has to wait for.
 	running sync.WaitGroup
+	// stopped is closed when no snapshot will be published any more.
+	stopped chan struct{}
 
 	mu sync.Mutex
 	// documents are the newest documents of peers by server ID.
 	documents map[string]*snapshot.Document
 	// published is closed and replaced at each publication.
 	published chan struct{}
+	// expiring is true while some exclusion ends by the passing of time.
+	expiring bool
 }
 
-// poller is a running poller: whom it asks, how to make it ask soon, and how to
-// stop it.
+// poller is a running poller: whom it asks, and how to stop it.
 type poller struct {
+	*discovery.Poller
 	address, incarnation string
-	touched              dirty.Flag
 	stop                 context.CancelFunc
 }
 
@@ -92,6 +95,7 @@ func New(c Config) *Observer {
 			Clock:   c.Clock,
 		},
 		ready:     make(chan struct{}),
+		stopped:   make(chan struct{}),
 		memory:    Memory{},
 		pollers:   map[string]poller{},
 		documents: map[string]*snapshot.Document{},
@@ -103,7 +107,8 @@ func New(c Config) *Observer {
 func (o *Observer) Load() *snapshot.Snapshot { return o.store.Load() }
 
 // Ready is closed when merged documents can be served, or 10 s after the start
-// of Run: a peer that does not answer does not keep this server from serving.
+// of Run: neither a peer nor an own handler that does not answer keeps this
+// server from serving.
 func (o *Observer) Ready() <-chan struct{} { return o.ready }
 
 // Run observes until ctx ends, then returns when all it started is gone. The
@@ -117,6 +122,7 @@ func (o *Observer) Run(ctx context.Context) error {
 		}
 	})
 	o.loop(ctx)
+	close(o.stopped)
 	o.running.Wait()
 	return err
 }
@@ -154,18 +160,39 @@ func (o *Observer) look(ctx context.Context, started time.Time) time.Time {
 		}
 	}
 	content.Ready = o.isReady
+	content.Blind = late && facts.Local == nil
 	o.publish(snapshot.New(content))
 	if o.isReady || late {
-		closeOnce(o.ready) // whoever waits for it finds the snapshot there
+		o.tellReady(ctx, facts)
 	}
 	o.follow(ctx, content.Peers)
-	if !facts.Excluded.Equal(o.excluded) {
-		o.excluded = facts.Excluded
-		for _, running := range o.pollers {
-			running.touched.Raise()
-		}
-	}
+	o.touch(facts.Excluded)
 	return next
+}
+
+// tellReady lets those go on who wait for readiness: the snapshot is there.
+func (o *Observer) tellReady(ctx context.Context, facts Facts) {
+	select {
+	case <-o.ready:
+		return
+	default:
+		close(o.ready)
+	}
+	if !o.isReady {
+		klog.FromContext(ctx).Error(nil, "Merged discovery is refused until this server and its peers are known",
+			"ownDiscoveryRead", facts.Local != nil, "leasesListed", facts.Listed, "exclusionsSynced", o.config.Exclusions.Synced())
+	}
+}
+
+// touch has the peers asked soon when what all servers share has changed.
+func (o *Observer) touch(excluded *snapshot.Exclusions) {
+	if excluded.Equal(o.excluded) {
+		return
+	}
+	o.excluded = excluded
+	for _, running := range o.pollers {
+		running.Touched.Raise()
+	}
 }
 
 func (o *Observer) facts(ctx context.Context) Facts {
@@ -186,20 +213,15 @@ func (o *Observer) facts(ctx context.Context) Facts {
 		}
 	}
 	facts.Excluded = o.config.Exclusions.Set(oldest)
+	o.mu.Lock()
+	o.expiring = facts.Excluded.Expiring()
+	o.mu.Unlock()
 	return facts
 }
 
 // complete reports whether every member with a record has a document.
 func complete(content snapshot.Content) bool {
 	return !slices.ContainsFunc(content.Peers, func(p *snapshot.Peer) bool { return p.State.Reachable() && p.Document == nil })
-}
-
-func closeOnce(c chan struct{}) {
-	select {
-	case <-c:
-	default:
-		close(c)
-	}
 }
 
 func (o *Observer) publish(next *snapshot.Snapshot) {
@@ -223,9 +245,14 @@ func (o *Observer) follow(ctx context.Context, peers []*snapshot.Peer) {
 	}
 	for id, running := range o.pollers {
 		peer := wanted[id]
-		if peer == nil || peer.Address != running.address || peer.Incarnation != running.incarnation {
+		switch {
+		case peer == nil || peer.Address != running.address:
 			running.stop()
 			delete(o.pollers, id)
+		case peer.Incarnation != running.incarnation:
+			running.incarnation = peer.Incarnation
+			o.pollers[id] = running
+			running.Renew(peer.Incarnation)
 		}
 	}
 	for id, peer := range wanted {
@@ -241,19 +268,19 @@ func (o *Observer) follow(ctx context.Context, peers []*snapshot.Peer) {
 // poll starts a poller for the peer.
 func (o *Observer) poll(ctx context.Context, peer *snapshot.Peer) poller {
 	ctx, stop := context.WithCancel(ctx)
-	touched := dirty.New()
-	p := discovery.Poller{
+	p := &discovery.Poller{
 		Server: discovery.Server{ID: peer.ServerID, Incarnation: peer.Incarnation, Host: peer.Address, Transport: o.config.Peers},
 		Last:   peer.Document,
 		Deliver: func(document *snapshot.Document) {
 			o.deliver(ctx, document)
 		},
-		Touched: touched,
+		Touched: dirty.New(),
+		Renewed: dirty.New(),
 		Clock:   o.config.Clock,
 	}
 	klog.FromContext(ctx).V(2).Info("Following a peer's discovery", "peer", peer.ServerID, "address", peer.Address)
 	o.running.Go(func() { p.Run(ctx) })
-	return poller{address: peer.Address, incarnation: peer.Incarnation, touched: touched, stop: stop}
+	return poller{Poller: p, address: peer.Address, incarnation: peer.Incarnation, stop: stop}
 }
 
 // deliver takes in a document, unless its poller was stopped meanwhile: the
@@ -264,6 +291,9 @@ func (o *Observer) deliver(ctx context.Context, document *snapshot.Document) {
 	if ctx.Err() != nil {
 		return
 	}
+	before := o.documents[document.ServerID]
 	o.documents[document.ServerID] = document
-	o.config.Changed.Raise()
+	if o.expiring || before == nil || before.Incarnation != document.Incarnation || !before.SameContent(document) {
+		o.config.Changed.Raise()
+	}
 }

@@ -35,6 +35,9 @@ type cluster struct {
 	serves map[string]string
 	// silent addresses take connections and never answer.
 	silent map[string]bool
+	// delay is how long a peer takes for an answer, asked how often one was.
+	delay time.Duration
+	asked int
 }
 
 func (c *cluster) set(f func()) {
@@ -64,7 +67,13 @@ func (c *cluster) Run(ctx context.Context) error {
 func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	resource, silent := c.serves[r.URL.Host], c.silent[r.URL.Host]
+	if r.URL.Host != "local" {
+		c.asked++
+	}
 	c.mu.Unlock()
+	if c.delay > 0 && r.URL.Host != "local" {
+		time.Sleep(c.delay)
+	}
 	if silent {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
@@ -81,10 +90,10 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
-// observed starts an observer of server a in a cluster, in a synctest bubble.
-func observed(t *testing.T, c *cluster) *Observer {
+// newObserver returns an observer of server a in a cluster.
+func newObserver(c *cluster) *Observer {
 	c.changed = dirty.New()
-	o := New(Config{
+	return New(Config{
 		ServerID:   "a",
 		Members:    c,
 		Exclusions: exclusion.NewTracker(exclusion.Config{Changed: c.changed, Clock: clock.RealClock{}}),
@@ -95,6 +104,11 @@ func observed(t *testing.T, c *cluster) *Observer {
 		Limits:     limits,
 		Clock:      clock.RealClock{},
 	})
+}
+
+// observed starts an observer of server a in a cluster, in a synctest bubble.
+func observed(t *testing.T, c *cluster) *Observer {
+	o := newObserver(c)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- o.Run(ctx) }()
@@ -145,7 +159,7 @@ func TestAPeerIsRoutableAsSoonAsItsRecordShows(t *testing.T) {
 	})
 }
 
-func TestARestartedPeerIsKnownAnewAtOnce(t *testing.T) {
+func TestARestartedPeerIsKnownAnewWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{listed: true, serves: map[string]string{"local": "ours", "b:1": "old"}, members: []lease.Member{at("b", "b:1", "b_1")}}
 		o := observed(t, c)
@@ -154,7 +168,7 @@ func TestARestartedPeerIsKnownAnewAtOnce(t *testing.T) {
 			c.serves["b:1"] = "new"
 			c.members = []lease.Member{at("b", "b:1", "b_2")}
 		})
-		synctest.Wait()
+		time.Sleep(time.Second)
 		if kind(o, "new") != snapshot.Peers || kind(o, "old") != snapshot.Absent {
 			t.Errorf("new is %v, old is %v", kind(o, "new"), kind(o, "old"))
 		}
@@ -269,6 +283,60 @@ func TestRefreshShowsANewLocalResourceAtOnce(t *testing.T) {
 		}
 		if got := kind(o, "new"); got != snapshot.Local {
 			t.Errorf("after a failure: %v, want Local", got)
+		}
+	})
+}
+
+// Whoever may write leases can change a holder identity all the time.
+func TestAnIncarnationThatChangesAllTheTimeStarvesNoFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{listed: true, serves: map[string]string{"local": "ours", "b:1": "theirs"}, delay: 60 * time.Millisecond}
+		o := observed(t, c)
+		for i := range 100 {
+			c.set(func() { c.members = []lease.Member{at("b", "b:1", fmt.Sprint(i))} })
+			time.Sleep(100 * time.Millisecond)
+		}
+		if got := kind(o, "theirs"); got != snapshot.Peers {
+			t.Errorf("got %v, want Peers", got)
+		}
+		if c.asked > 2*50 {
+			t.Errorf("the peer was asked %d times in 10 s", c.asked/2)
+		}
+	})
+}
+
+// A server that can't read what it serves behaves as without the filter.
+func TestAnUnreadableOwnDocumentBlindsTheServerAndNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{listed: true, serves: map[string]string{}}
+		o := observed(t, c)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if !isReady(o) || !o.Load().Blind() || kind(o, "ours") != snapshot.Local || o.Load().Ready() {
+			t.Errorf("ready %t, blind %t, ours is %v", isReady(o), o.Load().Blind(), kind(o, "ours"))
+		}
+		c.set(func() { c.serves["local"] = "ours" })
+		time.Sleep(11 * time.Second)
+		if o.Load().Blind() || !o.Load().Ready() || kind(o, "theirs") != snapshot.Absent {
+			t.Error("still blind when it can read again")
+		}
+	})
+}
+
+func TestRefreshEndsWithTheObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{listed: true, serves: map[string]string{"local": "ours"}}
+		o := newObserver(c)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- o.Run(ctx) }()
+		time.Sleep(time.Second)
+		stop()
+		<-done
+		c.set(func() { c.serves["local"] = "others" })
+		began := time.Now()
+		if err := o.Refresh(t.Context(), 0); err == nil || time.Since(began) != 0 {
+			t.Errorf("got %v after %v", err, time.Since(began))
 		}
 	})
 }

@@ -2,8 +2,11 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+var errStopped = errors.New("the observer has stopped")
 
 // Refresh makes sure that the current snapshot holds a document of this server
 // that was read less than maxAge ago: the handlers behind it do not tell when
@@ -25,6 +28,8 @@ func (o *Observer) Refresh(ctx context.Context, maxAge time.Duration) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-o.stopped:
+			return errStopped
 		case <-published:
 		}
 	}

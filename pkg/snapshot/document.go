@@ -23,9 +23,12 @@ type Document struct {
 
 // List is one aggregated discovery list as a server sent it.
 type List struct {
-	// ETag is the server's own entity tag, without quotes, or a hash of the
-	// items where the server sent none. Lists with equal tags are equal.
+	// ETag is a hash of the content, made by this server: lists with equal tags
+	// are equal, whoever sent them.
 	ETag string
+	// ServerETag is the entity tag that the server sent, without quotes, empty if
+	// it sent none. It is good for asking that server again, and for nothing else.
+	ServerETag string
 	// Items are the list's groups in the server's order.
 	Items []apidiscoveryv2.APIGroupDiscovery
 }

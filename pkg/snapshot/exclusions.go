@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +48,17 @@ func (e *Exclusions) Hides(gvr schema.GroupVersionResource, checked time.Time) b
 	}
 	gone, found := e.GroupVersions[gvr.GroupVersion()]
 	return found && e.hides(gone, checked)
+}
+
+// Expiring reports whether some exclusion is that of an owner who went, and so
+// ends for documents that are checked later.
+func (e *Exclusions) Expiring() bool {
+	if e == nil {
+		return false
+	}
+	gone := func(at time.Time) bool { return !at.IsZero() }
+	return slices.ContainsFunc(slices.Collect(maps.Values(e.Resources)), gone) ||
+		slices.ContainsFunc(slices.Collect(maps.Values(e.GroupVersions)), gone)
 }
 
 // Equal reports whether e and o exclude the same.

@@ -69,7 +69,7 @@ func (s *Snapshot) Route(r Resource, verb string) Route {
 	if e.local.Has(v) {
 		return Route{Kind: Local}
 	}
-	if e.remote != nil {
+	if e.remote != nil && !s.content.Blind {
 		if route := e.remote[v.index()]; route.Kind != Absent {
 			return route
 		}
@@ -80,7 +80,7 @@ func (s *Snapshot) Route(r Resource, verb string) Route {
 // missing is the route of what no known document lists.
 func (s *Snapshot) missing(r Resource) Route {
 	gvr := schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}
-	if s.content.Excluded.Owns(gvr) {
+	if s.content.Blind || s.content.Excluded.Owns(gvr) {
 		return Route{Kind: Local}
 	}
 	if s.content.Unsure && s.builtIn(r.Group) {

@@ -62,7 +62,7 @@ func TestFetchTakesADocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if document.ServerID != "b" || document.Incarnation != "b_1" || document.Core.ETag != "core" || document.Groups.ETag != "groups" ||
+	if document.ServerID != "b" || document.Incarnation != "b_1" || document.Core.ServerETag != "core" || document.Groups.ServerETag != "groups" ||
 		document.Core.Items[0].Versions[0].Resources[0].Resource != "pods" || document.Groups.Items[0].Name != "apps" {
 		t.Errorf("got %+v", document)
 	}
@@ -98,7 +98,7 @@ func TestFetchKeepsWhatHasNotChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if &next.Core.Items[0] != &last.Core.Items[0] || next.Groups.ETag != "newer" || next.SameContent(last) || next.Checked.Before(last.Checked) {
+	if &next.Core.Items[0] != &last.Core.Items[0] || next.Groups.ServerETag != "newer" || next.SameContent(last) || next.Checked.Before(last.Checked) {
 		t.Errorf("got %+v", next)
 	}
 }
@@ -123,6 +123,17 @@ func TestFetchRefusesWhatIsNoDocument(t *testing.T) {
 		}, "content type"},
 		{"no content type", func(*http.Request) *http.Response { return answerWith(200, "", "", body("", "pods")) }, "content type"},
 		{"cut short", func(*http.Request) *http.Response { return answerWith(200, v2, "", body("", "pods")[:40]) }, "decode"},
+		{"a later version of the API", func(*http.Request) *http.Response {
+			return answerWith(200, strings.Replace(v2, "v=v2", "v=v3", 1), "", body("", "pods"))
+		}, "content type"},
+		{"more objects than a server can have", func(*http.Request) *http.Response {
+			return answerWith(200, v2, "", `{"kind":"APIGroupDiscoveryList","items":[`+strings.Repeat("{},", maxObjects)+"{}]}")
+		}, "more than"},
+		{"a named group at /api", func(*http.Request) *http.Response { return answerWith(200, v2, "", body("apps", "deployments")) }, "does not belong"},
+		{"an unnamed group at /apis", func(*http.Request) *http.Response { return answerWith(200, v2, "", body("", "pods")) }, "/apis"},
+		{"a group that is there twice", func(*http.Request) *http.Response {
+			return answerWith(200, v2, "", `{"kind":"APIGroupDiscoveryList","items":[{"metadata":{}},{"metadata":{}}]}`)
+		}, "twice"},
 		{"another kind", func(*http.Request) *http.Response { return answerWith(200, v2, "", `{"kind":"Status"}`) }, "kind"},
 		{"too large", func(*http.Request) *http.Response {
 			r := answerWith(200, v2, "", "")
@@ -149,13 +160,14 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestAListWithoutETagIsKnownByItsContent(t *testing.T) {
-	header := http.Header{"Content-Type": {v2}}
-	one, err := decode(header, []byte(body("", "pods")))
+// A server that sends one tag for two contents fools no one.
+func TestAListIsKnownByItsContent(t *testing.T) {
+	header := http.Header{"Content-Type": {v2}, "Etag": {`"always"`}}
+	one, err := decode(snapshot.PathAPI, header, []byte(body("", "pods")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := decode(header, []byte(body("", "nodes")))
+	other, err := decode(snapshot.PathAPI, header, []byte(body("", "nodes")))
 	if err != nil || one.ETag == "" || one.ETag == other.ETag {
 		t.Errorf("got tags %q and %q, %v", one.ETag, other.ETag, err)
 	}
@@ -166,7 +178,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("application/json", "", []byte("{}"))
 	f.Add(v2, "W/", []byte(`{"kind":"APIGroupDiscoveryList","items":[{}]}`))
 	f.Fuzz(func(t *testing.T, contentType, etag string, body []byte) {
-		list, err := decode(http.Header{"Content-Type": {contentType}, "Etag": {etag}}, body)
+		list, err := decode(snapshot.PathAPI, http.Header{"Content-Type": {contentType}, "Etag": {etag}}, body)
 		if (list == nil) == (err == nil) {
 			t.Errorf("got %v and %v", list, err)
 		}
@@ -306,7 +318,11 @@ func (s *localServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", v2)
-	io.WriteString(w, body("apps", resource))
+	group := ""
+	if r.URL.Path == "/apis" {
+		group = "apps"
+	}
+	io.WriteString(w, body(group, resource))
 }
 
 func newLocal() (*Local, *localServer) {
@@ -330,7 +346,7 @@ func TestLocalIsReadAgainAfterAnEvent(t *testing.T) {
 		}
 		handler.serves("two")
 		time.Sleep(15 * time.Millisecond)
-		if got := local.Document().Groups.ETag; got != "two" {
+		if got := local.Document().Groups.ServerETag; got != "two" {
 			t.Errorf("35 ms after the event the document is %q", got)
 		}
 		<-local.Changed
@@ -379,8 +395,55 @@ func TestRefreshReadsOnlyWhatIsTooOld(t *testing.T) {
 		if err := local.Refresh(t.Context(), 50*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
-		if got := local.Document().Groups.ETag; got != "two" {
+		if got := local.Document().Groups.ServerETag; got != "two" {
 			t.Errorf("got %q, want the new document", got)
 		}
 	})
+}
+
+func TestAHandlerThatHangsOrPanicsIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		calls := 0
+		hanging := InProcess(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++; <-release }))
+		local := &Local{Server: Server{ID: "a", Host: "local", Transport: hanging}, Clock: clock.RealClock{}}
+		began := time.Now()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := local.Refresh(ctx, 0); err == nil {
+				t.Error("a handler that hangs is no error")
+			}
+			cancel()
+		}
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("three reads of a second took %v", took)
+		}
+		if calls != 1 {
+			t.Errorf("%d calls were left behind, want 1", calls)
+		}
+		close(release)
+		synctest.Wait()
+
+		for _, value := range []any{"a fault", http.ErrAbortHandler} {
+			panics := Server{ID: "a", Host: "local", Transport: InProcess(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(value) }))}
+			if _, err := panics.fetch(t.Context(), nil, clock.RealClock{}); err == nil || !strings.Contains(err.Error(), "panicked") {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
+func TestWhatTheServerAsksItselfIsNotTheClientsBusiness(t *testing.T) {
+	type key struct{}
+	var seen any
+	handler := InProcess(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { seen = r.Context().Value(key{}) }))
+	request, err := http.NewRequestWithContext(context.WithValue(t.Context(), key{}, "the client's"), http.MethodGet, "https://local/apis", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := handler.RoundTrip(request)
+	if err != nil || seen != nil {
+		t.Errorf("the handler saw %v, %v", seen, err)
+	}
+	response.Body.Close()
 }

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,7 +11,6 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -23,8 +23,12 @@ import (
 const (
 	// fetchTimeout bounds one fetch of a document, both lists together.
 	fetchTimeout = 5 * time.Second
-	// maxListBytes bounds the size of one list.
+	// maxListBytes bounds the size of one list, maxObjects and maxElements what is
+	// made of it: an empty object takes two bytes there and some hundred here.
+	// A resource with a subresource takes about four objects and thirty elements.
 	maxListBytes = 64 << 20
+	maxObjects   = 500_000
+	maxElements  = 4_000_000
 )
 
 // accept asks for what a server alone serves. Servers that do not know the
@@ -72,8 +76,8 @@ func (s Server) fetchList(ctx context.Context, path snapshot.Path, known *snapsh
 		return nil, err
 	}
 	request.Header.Set("Accept", accept)
-	if known != nil && known.ETag != "" {
-		request.Header.Set("If-None-Match", strconv.Quote(known.ETag))
+	if known != nil && known.ServerETag != "" {
+		request.Header.Set("If-None-Match", strconv.Quote(known.ServerETag))
 	}
 	response, err := s.Transport.RoundTrip(request)
 	if err != nil {
@@ -93,13 +97,16 @@ func (s Server) fetchList(ctx context.Context, path snapshot.Path, known *snapsh
 	if len(body) > maxListBytes {
 		return nil, fmt.Errorf("the document is larger than %d bytes", maxListBytes)
 	}
-	return decode(response.Header, body)
+	return decode(path, response.Header, body)
 }
 
-// decode reads a list as a server sent it.
-func decode(header http.Header, body []byte) (*snapshot.List, error) {
+// decode reads a list as a server sent it for the path.
+func decode(path snapshot.Path, header http.Header, body []byte) (*snapshot.List, error) {
 	if err := checkContentType(header.Get("Content-Type")); err != nil {
 		return nil, err
+	}
+	if bytes.Count(body, []byte("{")) > maxObjects || bytes.Count(body, []byte(",")) > maxElements {
+		return nil, fmt.Errorf("the document has more than %d objects or %d elements", maxObjects, maxElements)
 	}
 	// v2beta1 differs from v2 in its name alone.
 	var list apidiscoveryv2.APIGroupDiscoveryList
@@ -109,22 +116,43 @@ func decode(header http.Header, body []byte) (*snapshot.List, error) {
 	if list.Kind != "APIGroupDiscoveryList" {
 		return nil, fmt.Errorf("the document is of kind %q, not APIGroupDiscoveryList", list.Kind)
 	}
-	return &snapshot.List{ETag: entityTag(header.Get("ETag"), body), Items: list.Items}, nil
+	if err := checkGroups(path, list.Items); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(body)
+	return &snapshot.List{ETag: hex.EncodeToString(sum[:]), ServerETag: serverETag(header), Items: list.Items}, nil
+}
+
+// checkGroups refuses groups that can't be where they are: the core group alone
+// has no name, and is alone at /api.
+func checkGroups(path snapshot.Path, groups []apidiscoveryv2.APIGroupDiscovery) error {
+	seen := make(map[string]bool, len(groups))
+	for _, group := range groups {
+		if (group.Name == "") != (path == snapshot.PathAPI) {
+			return fmt.Errorf("group %q does not belong there", group.Name)
+		}
+		if seen[group.Name] {
+			return fmt.Errorf("group %q is there twice", group.Name)
+		}
+		seen[group.Name] = true
+	}
+	return nil
 }
 
 func checkContentType(contentType string) error {
 	mediaType, params, err := mime.ParseMediaType(contentType)
-	if err != nil || mediaType != "application/json" || params["g"] != "apidiscovery.k8s.io" || params["as"] != "APIGroupDiscoveryList" {
+	known := params["v"] == "v2" || params["v"] == "v2beta1"
+	if err != nil || mediaType != "application/json" || params["g"] != "apidiscovery.k8s.io" || params["as"] != "APIGroupDiscoveryList" || !known {
 		return fmt.Errorf("content type %q is not that of aggregated discovery", contentType)
 	}
 	return nil
 }
 
-// entityTag is the tag in the header, or a hash of the body where there is none.
-func entityTag(header string, body []byte) string {
-	if tag, err := strconv.Unquote(strings.TrimPrefix(header, "W/")); err == nil && tag != "" {
-		return tag
+// serverETag is the entity tag in the header, without quotes, or empty.
+func serverETag(header http.Header) string {
+	tag, err := strconv.Unquote(header.Get("ETag"))
+	if err != nil {
+		return ""
 	}
-	sum := sha256.Sum256(body)
-	return hex.EncodeToString(sum[:])
+	return tag
 }

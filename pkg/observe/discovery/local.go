@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -28,8 +29,10 @@ type Local struct {
 	// Clock is the source of time.
 	Clock clock.Clock
 
-	mu   sync.Mutex
-	last *snapshot.Document
+	once sync.Once
+	// turn holds a token while someone reads the document.
+	turn chan struct{}
+	last atomic.Pointer[snapshot.Document]
 }
 
 // Run reads the document at once, then again and again until ctx ends.
@@ -55,28 +58,38 @@ func (l *Local) read(ctx context.Context, failures int) int {
 	return 0
 }
 
-// Refresh reads the document unless it was read less than maxAge ago.
+// Refresh reads the document unless it was read less than maxAge ago. It
+// returns an error when ctx ends first.
 func (l *Local) Refresh(ctx context.Context, maxAge time.Duration) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.last != nil && l.Clock.Since(l.last.Checked) < maxAge {
+	l.once.Do(func() { l.turn = make(chan struct{}, 1) })
+	if l.isFresh(maxAge) {
 		return nil
 	}
-	next, err := l.Server.fetch(ctx, l.last, l.Clock)
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	last := l.last.Load()
+	if l.isFresh(maxAge) {
+		return nil // by the one who had the turn before
+	}
+	next, err := l.Server.fetch(ctx, last, l.Clock)
 	if err != nil {
 		return err
 	}
-	changed := !next.SameContent(l.last)
-	l.last = next
-	if changed {
+	l.last.Store(next)
+	if !next.SameContent(last) {
 		l.Changed.Raise()
 	}
 	return nil
 }
 
-// Document returns the newest document, nil before the first.
-func (l *Local) Document() *snapshot.Document {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
+func (l *Local) isFresh(maxAge time.Duration) bool {
+	last := l.last.Load()
+	return last != nil && l.Clock.Since(last.Checked) < maxAge
 }
+
+// Document returns the newest document, nil before the first.
+func (l *Local) Document() *snapshot.Document { return l.last.Load() }

@@ -3,6 +3,8 @@ package discovery
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -30,6 +32,7 @@ const (
 
 // Poller keeps the document of one peer up to date.
 type Poller struct {
+	// Server is the peer. Its incarnation is replaced by Renew.
 	Server Server
 	// Last is the newest known document, nil if there is none.
 	Last *snapshot.Document
@@ -38,27 +41,70 @@ type Poller struct {
 	Deliver func(*snapshot.Document)
 	// Touched is raised by others when the document may be about to change.
 	Touched dirty.Flag
+	// Renewed is raised by Renew.
+	Renewed dirty.Flag
 	// Clock is the source of time.
 	Clock clock.Clock
+
+	incarnation atomic.Pointer[string]
+}
+
+// Renew tells of a new incarnation of the peer, at the same address: it is
+// asked again at once. May be called by any goroutine.
+func (p *Poller) Renew(incarnation string) {
+	p.incarnation.Store(&incarnation)
+	p.Renewed.Raise()
 }
 
 // Run polls until ctx ends.
 func (p *Poller) Run(ctx context.Context) {
-	for failures := p.poll(ctx, 0); ; {
+	failures := p.poll(ctx, 0)
+	asked := p.Clock.Now()
+	regular := asked.Add(pause(failures, rand.Float64()))
+	var soon []time.Time // after a change
+	for {
+		next := regular
+		if len(soon) > 0 && soon[0].Before(next) {
+			next = soon[0]
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.Touched:
-			follow(ctx, p.Clock, p.Touched, repolls, func() { failures = p.poll(ctx, failures) })
-		case <-p.Clock.After(pause(failures, rand.Float64())):
-			failures = p.poll(ctx, failures)
+			// The first that is due stays: a stream of changes does not put it off.
+			soon = append(soon[:min(1, len(soon))], after(p.Clock.Now(), repolls)...)
+			continue
+		case <-p.Renewed:
+			// A peer whose incarnation changes all the time, or of which someone
+			// claims it, is not asked all the time.
+			if earliest := asked.Add(firstRetry); p.Clock.Now().Before(earliest) {
+				soon = slices.Insert(soon, 0, earliest)
+				continue
+			}
+		case <-p.Clock.After(next.Sub(p.Clock.Now())):
 		}
+		asked = p.Clock.Now()
+		soon = slices.DeleteFunc(soon, func(t time.Time) bool { return !t.After(asked) })
+		failures = p.poll(ctx, failures)
+		regular = p.Clock.Now().Add(pause(failures, rand.Float64()))
 	}
+}
+
+func after(now time.Time, delays []time.Duration) []time.Time {
+	times := make([]time.Time, len(delays))
+	for i, delay := range delays {
+		times[i] = now.Add(delay)
+	}
+	return times
 }
 
 // poll asks the peer and returns how often in a row it could not be asked.
 func (p *Poller) poll(ctx context.Context, failures int) int {
-	next, err := p.Server.fetch(ctx, p.Last, p.Clock)
+	server := p.Server
+	if renewed := p.incarnation.Load(); renewed != nil {
+		server.Incarnation = *renewed
+	}
+	next, err := server.fetch(ctx, p.Last, p.Clock)
 	if err == nil {
 		p.Last = next
 		p.Deliver(next)

@@ -66,14 +66,21 @@ func TestReadingARecord(t *testing.T) {
 
 func TestReadingAnIdentityLease(t *testing.T) {
 	renewed := metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	seen := renewed.Add(time.Minute)
 	whole := coordinationv1.LeaseSpec{HolderIdentity: new("a_1"), RenewTime: &renewed, LeaseDurationSeconds: new(int32(3600))}
-	identity, err := identityOf(&coordinationv1.Lease{Spec: whole})
+	identity, err := identityOf(&coordinationv1.Lease{Spec: whole}, seen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Identity{Incarnation: "a_1", Expires: renewed.Add(time.Hour)}
+	want := Identity{Incarnation: "a_1", Expires: seen.Add(time.Hour)}
 	if diff := cmp.Diff(want, identity); diff != "" {
 		t.Error(diff)
+	}
+	forged := whole
+	future := metav1.NewMicroTime(renewed.AddDate(50, 0, 0))
+	forged.RenewTime, forged.LeaseDurationSeconds = &future, new(int32(1<<31-1))
+	if identity, err := identityOf(&coordinationv1.Lease{Spec: forged}, seen); err != nil || identity.Expires != seen.Add(time.Hour) {
+		t.Errorf("a lease that claims to live for ever ends at %v, %v", identity.Expires, err)
 	}
 	for name, broken := range map[string]func(*coordinationv1.LeaseSpec){
 		"no holder":    func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = nil },
@@ -83,7 +90,7 @@ func TestReadingAnIdentityLease(t *testing.T) {
 	} {
 		spec := whole
 		broken(&spec)
-		if _, err := identityOf(&coordinationv1.Lease{Spec: spec}); err == nil {
+		if _, err := identityOf(&coordinationv1.Lease{Spec: spec}, seen); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

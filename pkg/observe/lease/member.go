@@ -25,7 +25,8 @@ type Identity struct {
 	// Incarnation is the lease's holder identity, new at each start of the
 	// server.
 	Incarnation string
-	// Expires is when the lease ends unless it is renewed.
+	// Expires is when the lease ends unless it is renewed, by this server's own
+	// clock: its duration after this server saw the last renewal.
 	Expires time.Time
 }
 
@@ -75,14 +76,20 @@ func checkAddress(ip string, port int32) error {
 	return nil
 }
 
-// identityOf reads an identity lease.
-func identityOf(lease *coordinationv1.Lease) (Identity, error) {
+// longestLease bounds the duration that a lease claims: stock servers write an
+// hour.
+const longestLease = time.Hour
+
+// identityOf reads an identity lease whose last renewal this server saw at the
+// given time. The lease's own renewTime is another clock's, or anything at all:
+// whoever may write leases could make a member live for ever.
+func identityOf(lease *coordinationv1.Lease, seen time.Time) (Identity, error) {
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
 		return Identity{}, fmt.Errorf("the lease has no holderIdentity")
 	}
 	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
 		return Identity{}, fmt.Errorf("the lease has no renewTime or no leaseDurationSeconds")
 	}
-	duration := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
-	return Identity{Incarnation: *lease.Spec.HolderIdentity, Expires: lease.Spec.RenewTime.Add(duration)}, nil
+	duration := min(time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second, longestLease)
+	return Identity{Incarnation: *lease.Spec.HolderIdentity, Expires: seen.Add(duration)}, nil
 }

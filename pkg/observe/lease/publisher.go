@@ -19,10 +19,9 @@ type Publisher struct {
 	// ServerID is this server's.
 	ServerID string
 
-	once    sync.Once
-	wanted  chan address
-	removed chan struct{}
-	ended   chan struct{}
+	once, removeOnce sync.Once
+	wanted           chan address
+	removed, ended   chan struct{}
 }
 
 type address struct {
@@ -86,11 +85,11 @@ func (p *Publisher) publish(ctx context.Context, where address) {
 	}
 }
 
-// Remove ends the writing of the record and deletes it. To be called once,
-// while Run runs.
+// Remove ends the writing of the record and deletes it. To be called while Run
+// runs.
 func (p *Publisher) Remove(ctx context.Context) error {
 	p.init()
-	close(p.removed)
+	p.removeOnce.Do(func() { close(p.removed) })
 	select {
 	case <-p.ended:
 	case <-ctx.Done():

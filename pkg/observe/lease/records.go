@@ -25,6 +25,9 @@ type records struct {
 	// synced is true once the records were listed.
 	synced bool
 	byID   map[string]Record
+	// useless is why a record is of no use, by server ID; each reason is logged
+	// once, not at each renewal.
+	useless map[string]string
 }
 
 // run follows the records until ctx ends. While etcd can't be reached what was
@@ -56,6 +59,7 @@ func (r *records) Update(obj any) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.useless, id)
 	if old, known := r.byID[id]; known && old == record {
 		return nil // the usual renewal
 	}
@@ -76,23 +80,24 @@ func (r *records) Delete(obj any) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byID, id)
+	delete(r.useless, id)
 	r.changed.Raise()
 	return nil
 }
 
 // Replace implements cache.ReflectorStore.
 func (r *records) Replace(objs []any, _ string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	next := make(map[string]Record, len(objs))
 	for _, obj := range objs {
 		id, record, err := read(obj)
 		if err != nil {
-			r.logger.Error(err, "An endpoint record is of no use", "serverID", id)
+			r.complain(id, err)
 			continue
 		}
 		next[id] = record
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.synced && maps.Equal(r.byID, next) {
 		return nil
 	}
@@ -107,14 +112,26 @@ func (r *records) Resync() error { return nil }
 // refuse drops a record that turned bad: an address that can't be used is no
 // better than none.
 func (r *records) refuse(id string, err error) error {
-	r.logger.Error(err, "An endpoint record is of no use", "serverID", id)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.complain(id, err)
 	if _, known := r.byID[id]; known {
 		delete(r.byID, id)
 		r.changed.Raise()
 	}
 	return nil
+}
+
+// complain logs why a record is of no use, if that is news. The caller holds mu.
+func (r *records) complain(id string, err error) {
+	if r.useless[id] == err.Error() {
+		return
+	}
+	if r.useless == nil {
+		r.useless = map[string]string{}
+	}
+	r.useless[id] = err.Error()
+	r.logger.Error(err, "An endpoint record is of no use", "serverID", id)
 }
 
 func read(obj any) (string, Record, error) {

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"fmt"
-	"path"
 	"sync"
 	"time"
 
@@ -101,8 +100,8 @@ func (s *Storage) Publish(ctx context.Context, serverID, ip string, port int32) 
 
 // Remove deletes the record of a server. That it was gone already is no error.
 func (s *Storage) Remove(ctx context.Context, serverID string) error {
-	any := func(context.Context, runtime.Object) error { return nil }
-	err := s.backend.Delete(ctx, path.Join(prefix, serverID), &corev1.Endpoints{}, nil, any, nil, storage.DeleteOptions{})
+	valid := func(context.Context, runtime.Object) error { return nil }
+	err := s.backend.Delete(ctx, prefix+serverID, &corev1.Endpoints{}, nil, valid, nil, storage.DeleteOptions{})
 	if err != nil && !storage.IsNotFound(err) {
 		return fmt.Errorf("remove the endpoint record of %s: %w", serverID, err)
 	}

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +48,16 @@ type Tracker struct {
 	identities cache.SharedIndexInformer
 	// identitiesSynced is true once the handlers saw the first list.
 	identitiesSynced atomic.Bool
+
+	mu sync.Mutex
+	// seen is when this server saw the last renewal of a lease, by its name.
+	seen map[string]sighting
+}
+
+// sighting is a renewal of a lease and when this server saw it.
+type sighting struct {
+	renewal metav1.MicroTime
+	at      time.Time
 }
 
 // NewTracker returns a tracker that knows no one until it runs.
@@ -56,6 +68,7 @@ func NewTracker(c Config) *Tracker {
 	return &Tracker{
 		config:     c,
 		records:    records{changed: c.Changed},
+		seen:       map[string]sighting{},
 		informers:  factory,
 		identities: factory.Coordination().V1().Leases().Informer(),
 	}
@@ -66,9 +79,9 @@ func NewTracker(c Config) *Tracker {
 func (t *Tracker) Run(ctx context.Context) error {
 	t.records.logger = klog.FromContext(ctx)
 	registration, err := t.identities.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { t.config.Changed.Raise() },
-		UpdateFunc: func(old, new any) { t.renewed(old, new) },
-		DeleteFunc: func(any) { t.config.Changed.Raise() },
+		AddFunc:    func(added any) { t.see(nil, added.(*coordinationv1.Lease)) },
+		UpdateFunc: func(old, updated any) { t.see(old.(*coordinationv1.Lease), updated.(*coordinationv1.Lease)) },
+		DeleteFunc: t.lose,
 	})
 	if err != nil {
 		return fmt.Errorf("follow the identity leases: %w", err)
@@ -86,13 +99,29 @@ func (t *Tracker) Run(ctx context.Context) error {
 	return nil
 }
 
-// renewed raises the flag for an update that tells more than that the holder
-// lives: leases are renewed every 10 s, and all of them at each server.
-func (t *Tracker) renewed(old, new any) {
-	before, after := old.(*coordinationv1.Lease), new.(*coordinationv1.Lease)
-	if holder(before) != holder(after) {
+// see takes in a lease that is new, or was updated. It raises the flag for what
+// tells more than that the holder lives: leases are renewed every 10 s, and all
+// of them at each server.
+func (t *Tracker) see(before, lease *coordinationv1.Lease) {
+	t.mu.Lock()
+	last, known := t.seen[lease.Name]
+	if renewal := lease.Spec.RenewTime; renewal != nil && (!known || !last.renewal.Equal(renewal)) {
+		t.seen[lease.Name] = sighting{renewal: *renewal, at: t.config.Clock.Now()}
+	}
+	t.mu.Unlock()
+	if before == nil || holder(before) != holder(lease) {
 		t.config.Changed.Raise()
 	}
+}
+
+// lose takes in that a lease is gone.
+func (t *Tracker) lose(deleted any) {
+	if key, err := cache.DeletionHandlingObjectToName(deleted); err == nil {
+		t.mu.Lock()
+		delete(t.seen, key.Name)
+		t.mu.Unlock()
+	}
+	t.config.Changed.Raise()
 }
 
 func holder(lease *coordinationv1.Lease) string {
@@ -122,9 +151,16 @@ func (t *Tracker) Members(ctx context.Context) []Member {
 	for id, record := range records {
 		member(id).Record = &record
 	}
+	t.mu.Lock()
+	seen := maps.Clone(t.seen)
+	t.mu.Unlock()
 	for _, obj := range t.identities.GetStore().List() {
 		lease := obj.(*coordinationv1.Lease)
-		identity, err := identityOf(lease)
+		last, known := seen[lease.Name]
+		if !known {
+			continue // its handler is about to be called, or it has no renewTime
+		}
+		identity, err := identityOf(lease, last.at)
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("An identity lease is of no use", "serverID", lease.Name, "reason", err.Error())
 			continue
