@@ -1,6 +1,9 @@
 package serve
 
-import "peerproxy.internal/pkg/snapshot"
+import (
+	"peerproxy.internal/pkg/serve/document"
+	"peerproxy.internal/pkg/snapshot"
+)
 
 // origin is where a request comes from, as far as routing is concerned.
 type origin int
@@ -25,10 +28,12 @@ const (
 	// serveLocallyMarked does the same, and tells the peer that sent the request
 	// that this server does not serve it.
 	serveLocallyMarked
-	// forward sends the request to one of the route's candidates.
+	// forwardToPeer sends the request to one of the route's candidates.
 	forwardToPeer
-	// serveMerged answers with a merged document.
-	serveMerged
+	// serveDocument answers with a document that was found.
+	serveDocument
+	// denyDocument answers 404: the document asked for does not exist.
+	denyDocument
 	// refuse answers 503: who serves the request is not known, or can't be asked.
 	refuse
 	// refuseMarked does the same for a request of a peer, which may then ask
@@ -55,14 +60,43 @@ func decideResource(from origin, route snapshot.Kind) action {
 	return serveLocally
 }
 
-// decideDocument decides about a request for a document that can be merged.
-// alone is true for a client that asks for what this server serves alone.
-func decideDocument(from origin, alone, ready bool) action {
+// facts is whose facts a document is made of.
+type facts int
+
+const (
+	// ofChain leaves the document to the local chain.
+	ofChain facts = iota
+	// ofOwn is what this server alone serves, by its own discovery.
+	ofOwn
+	// ofAll is what all members serve.
+	ofAll
+)
+
+// decideFacts decides whose facts a client gets. alone is true for one that asks
+// for what this server serves alone. The local chain has that, but for the lists
+// of groups: those it makes of APIService objects, which all servers share.
+func decideFacts(from origin, alone bool, kind document.Kind) facts {
 	switch {
-	case alone, from != fromClient:
-		return serveLocally
-	case !ready:
-		return refuse
+	case from == fromSelf:
+		return ofChain
+	case from == fromClient && !alone:
+		return ofAll
+	case kind == document.Groups, kind == document.Group:
+		return ofOwn
 	}
-	return serveMerged
+	return ofChain
+}
+
+// decideDocument decides about a document that is not the local chain's, by
+// what is known of it.
+func decideDocument(of facts, standing document.Standing) action {
+	switch {
+	case standing == document.Listed:
+		return serveDocument
+	case standing == document.InDoubt, standing == document.Stale:
+		return refuse
+	case of == ofOwn:
+		return denyDocument
+	}
+	return serveLocally
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"testing"
 
+	"peerproxy.internal/pkg/serve/document"
 	"peerproxy.internal/pkg/snapshot"
 )
 
@@ -39,23 +40,53 @@ func TestDecideResource(t *testing.T) {
 	}
 }
 
-func TestDecideDocument(t *testing.T) {
+func TestDecideFacts(t *testing.T) {
+	all := []document.Kind{document.Aggregated, document.Groups, document.Group, document.Resources}
+	lists, others := []document.Kind{document.Groups, document.Group}, []document.Kind{document.Aggregated, document.Resources}
 	for _, tc := range []struct {
-		name         string
-		from         origin
-		alone, ready bool
-		want         action
+		name  string
+		from  origin
+		alone bool
+		kinds []document.Kind
+		want  facts
 	}{
-		{"a client gets the merged document", fromClient, false, true, serveMerged},
-		{"profile=nopeer gets the local one", fromClient, true, true, serveLocally},
-		{"also before the peers are known", fromClient, true, false, serveLocally},
-		{"a merged document is never partial", fromClient, false, false, refuse},
-		{"a peer gets the local document", fromPeer, false, true, serveLocally},
-		{"the own client does", fromSelf, false, true, serveLocally},
-		{"and need not wait", fromSelf, false, false, serveLocally},
+		{"a client learns what all serve", fromClient, false, all, ofAll},
+		{"profile=nopeer gets the local chain's documents", fromClient, true, others, ofChain},
+		{"but not its lists of groups", fromClient, true, lists, ofOwn},
+		{"a peer gets the local chain's documents", fromPeer, false, others, ofChain},
+		{"but not its lists of groups", fromPeer, false, lists, ofOwn},
+		{"whatever it asks for", fromPeer, true, lists, ofOwn},
+		{"the own client gets all from the local chain", fromSelf, false, all, ofChain},
+		{"whatever it asks for", fromSelf, true, all, ofChain},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := decideDocument(tc.from, tc.alone, tc.ready); got != tc.want {
+			for _, kind := range tc.kinds {
+				if got := decideFacts(tc.from, tc.alone, kind); got != tc.want {
+					t.Errorf("%s: got %d, want %d", kind, got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestDecideDocument(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		of       facts
+		standing document.Standing
+		want     action
+	}{
+		{"what is listed is served", ofAll, document.Listed, serveDocument},
+		{"what can't be reached is not", ofAll, document.Stale, refuse},
+		{"a backend answers for itself", ofAll, document.Backed, serveLocally},
+		{"the local chain denies what no one lists", ofAll, document.Missing, serveLocally},
+		{"what is not known is not denied", ofAll, document.InDoubt, refuse},
+		{"what this server lists is served", ofOwn, document.Listed, serveDocument},
+		{"what it does not list is denied, whatever the local chain says", ofOwn, document.Missing, denyDocument},
+		{"unless what it lists is not known yet", ofOwn, document.InDoubt, refuse},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := decideDocument(tc.of, tc.standing); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})

@@ -26,11 +26,12 @@ import (
 // of it: a custom resource must show as soon as it would without the filter.
 const freshEnough = 50 * time.Millisecond
 
-// The first snapshot follows the first request by some milliseconds, because
-// the server listens before it runs its hooks; firstSnapshot bounds the wait.
+// longestRefresh bounds how long a request waits for a newer snapshot. The
+// first one follows the first request by some milliseconds, because the server
+// listens before it runs its hooks; anyAge waits for that alone.
 const (
-	firstSnapshot = 2 * time.Second
-	anyAge        = time.Duration(math.MaxInt64)
+	longestRefresh = 2 * time.Second
+	anyAge         = time.Duration(math.MaxInt64)
 )
 
 // Snapshots is where the filter gets its view of the cluster.
@@ -106,10 +107,10 @@ func (f *filter) serveResource(w http.ResponseWriter, r *http.Request, info *api
 	resource := snapshot.Resource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource}
 	route := f.snapshot(r, proxied).Route(resource, info.Verb)
 	if route.Kind == snapshot.Local {
-		f.next.ServeHTTP(w, r)
+		f.serveLocal(w, r, proxied)
 		return
 	}
-	f.act(w, r, decideResource(originOf(r, proxied), route.Kind), route.Candidates)
+	f.act(w, r, proxied, decideResource(originOf(r, proxied), route.Kind), route.Candidates)
 }
 
 // servePath answers a request that is not for a resource. Only documents that
@@ -117,18 +118,36 @@ func (f *filter) serveResource(w http.ResponseWriter, r *http.Request, info *api
 func (f *filter) servePath(w http.ResponseWriter, r *http.Request, proxied bool) {
 	asked, ok := f.Documents.Parse(r)
 	if !ok {
-		f.next.ServeHTTP(w, r)
+		f.serveLocal(w, r, proxied)
 		return
 	}
-	action := decideDocument(originOf(r, proxied), asked.Alone, f.Snapshots.Load().Ready())
-	if action != serveMerged {
-		f.act(w, r, action, nil)
+	of := decideFacts(originOf(r, proxied), asked.Alone, asked.Kind)
+	if of == ofChain || f.Snapshots.Load().Blind() {
+		f.serveLocal(w, r, proxied)
 		return
 	}
-	if err := f.Snapshots.Refresh(r.Context(), freshEnough); err != nil {
-		klog.FromContext(r.Context()).V(2).Info("The own discovery can't be read, the last good document is served", "reason", err.Error())
+	found := f.look(r, of, asked)
+	if action := decideDocument(of, found.Standing); action != serveDocument {
+		f.act(w, r, proxied, action, nil)
+		return
 	}
-	f.Documents.Serve(w, r, f.Snapshots.Load(), asked)
+	f.Documents.Serve(w, r, asked, found)
+}
+
+// look returns the document asked for, made of someone's facts. Until these are
+// known it is in doubt.
+func (f *filter) look(r *http.Request, of facts, asked document.Request) document.Answer {
+	if of == ofAll && !f.Snapshots.Load().Ready() {
+		return document.Answer{Standing: document.InDoubt}
+	}
+	current := f.refreshed(r.Context(), freshEnough)
+	switch {
+	case current.Local() == nil:
+		return document.Answer{Standing: document.InDoubt}
+	case of == ofOwn:
+		return f.Documents.LookAlone(current, asked)
+	}
+	return f.Documents.Look(current, asked)
 }
 
 // snapshot returns the current snapshot. While there is none that tells what
@@ -136,23 +155,28 @@ func (f *filter) servePath(w http.ResponseWriter, r *http.Request, proxied bool)
 // one. The own client does not: the first snapshot may need its answers.
 func (f *filter) snapshot(r *http.Request, proxied bool) *snapshot.Snapshot {
 	current := f.Snapshots.Load()
-	if current.Local() != nil || originOf(r, proxied) == fromSelf {
+	if current.Local() != nil || current.Blind() || originOf(r, proxied) == fromSelf {
 		return current
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), firstSnapshot)
+	return f.refreshed(r.Context(), anyAge)
+}
+
+// refreshed returns a snapshot that holds what this server served less than
+// maxAge ago, or the current one if that can't be had soon.
+func (f *filter) refreshed(ctx context.Context, maxAge time.Duration) *snapshot.Snapshot {
+	ctx, cancel := context.WithTimeout(ctx, longestRefresh)
 	defer cancel()
-	if err := f.Snapshots.Refresh(ctx, anyAge); err != nil {
-		klog.FromContext(ctx).V(2).Info("What this server serves is not known yet", "reason", err.Error())
+	if err := f.Snapshots.Refresh(ctx, maxAge); err != nil {
+		klog.FromContext(ctx).V(2).Info("What this server serves can't be read, the last good answer counts", "reason", err.Error())
 	}
 	return f.Snapshots.Load()
 }
 
 // act carries out what was decided.
-func (f *filter) act(w http.ResponseWriter, r *http.Request, action action, candidates []*snapshot.Peer) {
+func (f *filter) act(w http.ResponseWriter, r *http.Request, proxied bool, action action, candidates []*snapshot.Peer) {
 	switch action {
 	case serveLocallyMarked:
-		w.Header().Set(forward.NotServedHeader, "true")
-		f.next.ServeHTTP(w, r)
+		f.next.ServeHTTP(markedFor(w, true), r)
 	case forwardToPeer:
 		f.Forwarder.Forward(w, r, candidates)
 	case refuseMarked:
@@ -160,9 +184,20 @@ func (f *filter) act(w http.ResponseWriter, r *http.Request, action action, cand
 		forward.Refuse(w, r, f.Serializer)
 	case refuse:
 		forward.Refuse(w, r, f.Serializer)
+	case denyDocument:
+		absent := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "", 0, false)
+		responsewriters.ErrorNegotiated(absent, f.Serializer, schema.GroupVersion{}, w, r)
 	default:
-		f.next.ServeHTTP(w, r)
+		f.serveLocal(w, r, proxied)
 	}
+}
+
+// serveLocal hands the request on to the local chain.
+func (f *filter) serveLocal(w http.ResponseWriter, r *http.Request, proxied bool) {
+	if proxied {
+		w = markedFor(w, false)
+	}
+	f.next.ServeHTTP(w, r)
 }
 
 // originOf tells where a request comes from.

@@ -55,12 +55,13 @@ type world struct {
 	local, forwarded *http.Request
 	candidates       []*snapshot.Peer
 	refreshed        bool
+	maxAge           time.Duration
 }
 
 func (w *world) Load() *snapshot.Snapshot { return w.snap }
 
-func (w *world) Refresh(context.Context, time.Duration) error {
-	w.refreshed = true
+func (w *world) Refresh(_ context.Context, maxAge time.Duration) error {
+	w.refreshed, w.maxAge = true, maxAge
 	if w.first != nil {
 		w.snap = w.first
 	}
@@ -154,7 +155,9 @@ func TestFilter(t *testing.T) {
 
 		{name: "merged discovery", request: get(alice, "/apis", "Accept", aggregated), merged: true},
 		{name: "merged discovery of the core group", request: get(alice, "/api", "Accept", aggregated), merged: true},
-		{name: "legacy discovery", request: get(alice, "/apis", "Accept", "application/json"), local: true},
+		{name: "merged legacy discovery", request: get(alice, "/apis/apps/v1"), merged: true},
+		{name: "merged legacy discovery of the core group", request: get(alice, "/api/v1"), merged: true},
+		{name: "the server's own address", request: get(alice, "/api"), local: true},
 		{name: "profile=nopeer", request: get(alice, "/apis", "Accept", aggregated+";profile=nopeer"), local: true},
 		{name: "discovery for a peer", peer: true, request: get(alice, "/apis", "Accept", aggregated, loop, "true"), local: true},
 		{name: "discovery for the own client", request: get(self, "/apis", "Accept", aggregated), local: true},
@@ -175,6 +178,9 @@ func TestFilter(t *testing.T) {
 			}
 			if got := strings.Contains(answer.Body.String(), "theirs"); got != tc.merged || w.refreshed != tc.merged {
 				t.Errorf("merged: %t, the own document refreshed: %t", got, w.refreshed)
+			}
+			if tc.merged && w.maxAge > 50*time.Millisecond {
+				t.Errorf("merged with an own document of %v ago", w.maxAge)
 			}
 			if tc.code != 0 && answer.Code != tc.code {
 				t.Errorf("got %d, want %d", answer.Code, tc.code)
@@ -237,5 +243,47 @@ func TestTheFirstRequestsWaitForTheFirstSnapshot(t *testing.T) {
 	w = &world{snap: empty, refreshErr: errors.New("no")}
 	if answer := w.serve(get(alice, "ours")); answer.Code != 503 {
 		t.Errorf("without a snapshot: %d, want 503", answer.Code)
+	}
+}
+
+// What was executed is never marked: the peer would send it again.
+func TestOnlyAnAnswerThatSaysNotServedIsMarked(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		what   string
+		answer func(http.ResponseWriter)
+		marked bool
+	}{
+		{"404", "nothing", func(w http.ResponseWriter) { w.WriteHeader(404) }, true},
+		{"405", "nothing", func(w http.ResponseWriter) { w.WriteHeader(405) }, true},
+		{"a custom resource that was defined a moment ago", "nothing", func(w http.ResponseWriter) { w.WriteHeader(201) }, false},
+		{"the same, without a status", "nothing", func(w http.ResponseWriter) { _, _ = w.Write([]byte("ok")) }, false},
+		{"an object's own 404", "ours", func(w http.ResponseWriter) { w.WriteHeader(404) }, false},
+		{"a marker from behind the local chain", "ours", func(w http.ResponseWriter) {
+			w.Header().Set(forward.NotServedHeader, "true")
+			w.WriteHeader(404)
+		}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) })
+			w := &world{snap: view(nil)}
+			recorder := httptest.NewRecorder()
+			WithPeerProxy(next, Config{Snapshots: w, Trusted: func(*http.Request) bool { return true }, Documents: document.New()}).
+				ServeHTTP(recorder, get(alice, tc.what, loop, "true"))
+			if got := recorder.Header().Get(forward.NotServedHeader) != ""; got != tc.marked {
+				t.Errorf("marked: %t", got)
+			}
+		})
+	}
+}
+
+// A server that can't find out what it serves behaves as without the filter.
+func TestABlindServerServesEverythingLocally(t *testing.T) {
+	blind := snapshot.New(snapshot.Content{Blind: true, Unsure: true})
+	for _, what := range []string{"ours", "theirs", "nothing", "/apis"} {
+		w := &world{snap: blind}
+		if w.serve(get(alice, what, "Accept", aggregated)); w.local == nil || w.refreshed {
+			t.Errorf("%s was not served locally at once", what)
+		}
 	}
 }

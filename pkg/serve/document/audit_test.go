@@ -1,7 +1,6 @@
 package document
 
 import (
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -23,19 +22,18 @@ func (r *recorder) ProcessEvents(events ...*auditinternal.Event) bool {
 
 func TestTheDocumentIsInTheAuditLogWhereThePolicyAsksForIt(t *testing.T) {
 	for level, want := range map[auditinternal.Level]int{auditinternal.LevelMetadata: 0, auditinternal.LevelRequestResponse: 1} {
-		ctx := audit.WithAuditContext(t.Context())
-		var recorded recorder
-		event := audit.AuditContextFrom(ctx)
-		if err := event.Init(audit.RequestAuditConfig{Level: level}, &recorded); err != nil {
-			t.Fatal(err)
-		}
-		s, w := New(), httptest.NewRecorder()
-		r := newRequest("GET", "/apis", "Accept", acceptProtobuf).WithContext(ctx)
-		request, _ := s.Parse(r)
-		s.Serve(w, r, twoServers(), request)
-		event.ProcessEventStage(ctx, auditinternal.StageResponseComplete)
-		if len(recorded) != want || want > 0 && !strings.Contains(recorded[0], `"resource":"gizmos"`) {
-			t.Errorf("at level %s the log has %v", level, recorded)
+		for path, accept := range map[string]string{"/apis": acceptProtobuf, "/apis/" + testGroup(1).Name + "/v1": "application/yaml"} {
+			ctx := audit.WithAuditContext(t.Context())
+			var recorded recorder
+			event := audit.AuditContextFrom(ctx)
+			if err := event.Init(audit.RequestAuditConfig{Level: level}, &recorded); err != nil {
+				t.Fatal(err)
+			}
+			serve(t, New(), twoServers(), newRequest("GET", path, "Accept", accept).WithContext(ctx))
+			event.ProcessEventStage(ctx, auditinternal.StageResponseComplete)
+			if len(recorded) != want || want > 0 && !strings.Contains(recorded[0], `"gizmos"`) {
+				t.Errorf("%s at level %s: the log has %v", path, level, recorded)
+			}
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 var groupVersion = apidiscoveryv2.SchemeGroupVersion
 
 // newCodecs returns what encodes documents and errors, in the media types that
-// upstream's aggregated discovery has.
+// upstream's discovery has.
 func newCodecs(withCBOR bool) serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(apidiscoveryv2.AddToScheme(scheme))
@@ -32,9 +32,11 @@ func newCodecs(withCBOR bool) serializer.CodecFactory {
 type format struct {
 	// negotiated is the serializer that content negotiation ends with.
 	negotiated runtime.Serializer
-	encoder    runtime.Encoder
-	// contentType is the header's value.
-	contentType []string
+	// encoder writes objects as they are, their type included.
+	encoder runtime.Encoder
+	// plain and aggregated are the values of the header Content-Type, of legacy
+	// and of aggregated discovery.
+	plain, aggregated []string
 }
 
 func newFormats(codecs serializer.CodecFactory) []format {
@@ -45,9 +47,10 @@ func newFormats(codecs serializer.CodecFactory) []format {
 				continue
 			}
 			formats = append(formats, format{
-				negotiated:  s,
-				encoder:     codecs.EncoderForVersion(s, groupVersion),
-				contentType: []string{fmt.Sprintf("%s;g=%s;v=%s;as=APIGroupDiscoveryList", info.MediaType, groupVersion.Group, groupVersion.Version)},
+				negotiated: s,
+				encoder:    s,
+				plain:      []string{info.MediaType},
+				aggregated: []string{fmt.Sprintf("%s;g=%s;v=%s;as=%s", info.MediaType, groupVersion.Group, groupVersion.Version, Aggregated)},
 			})
 		}
 	}
@@ -58,11 +61,18 @@ func (s *Server) formatOf(negotiated runtime.Serializer) int {
 	return slices.IndexFunc(s.formats, func(f format) bool { return f.negotiated == negotiated })
 }
 
-func (f *format) encode(groups []apidiscoveryv2.APIGroupDiscovery) ([]byte, error) {
+func (f *format) encode(obj runtime.Object) ([]byte, error) {
 	var data bytes.Buffer
-	// The encoder sets the type of what it encodes: each gets a list of its own.
-	if err := f.encoder.Encode(&apidiscoveryv2.APIGroupDiscoveryList{Items: groups}, &data); err != nil {
-		return nil, fmt.Errorf("encoding the merged document as %s: %w", f.contentType[0], err)
+	if err := f.encoder.Encode(obj, &data); err != nil {
+		return nil, fmt.Errorf("encoding the merged document as %s: %w", f.plain[0], err)
 	}
 	return data.Bytes(), nil
+}
+
+// contentType is the header's value for a kind of document.
+func (f *format) contentType(kind Kind) []string {
+	if kind == Aggregated {
+		return f.aggregated
+	}
+	return f.plain
 }

@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 
 	"peerproxy.internal/pkg/snapshot"
@@ -112,6 +114,36 @@ func serve(t testing.TB, s *Server, snap *snapshot.Snapshot, r *http.Request) *h
 	if !ok {
 		t.Fatalf("%s %s is not understood as a request for a merged document", r.Method, r.URL)
 	}
-	s.Serve(w, r, snap, request)
+	answer := s.Look(snap, request)
+	if answer.Standing != Listed {
+		t.Fatalf("%s is not listed but of standing %d", r.URL, answer.Standing)
+	}
+	s.Serve(w, r, request, answer)
 	return w
+}
+
+// handler serves what a snapshot has of the documents that are listed.
+func handler(s *Server, snap *snapshot.Snapshot) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request, _ := s.Parse(r)
+		s.Serve(w, r, request, s.Look(snap, request))
+	})
+}
+
+// excluding returns exclusions of the resources, and of whole group-versions
+// where they name none.
+func excluding(owned ...schema.GroupVersionResource) *snapshot.Exclusions {
+	e := &snapshot.Exclusions{Resources: map[schema.GroupVersionResource]time.Time{}, GroupVersions: map[schema.GroupVersion]time.Time{}}
+	for _, gvr := range owned {
+		if gvr.Resource == "" {
+			e.GroupVersions[gvr.GroupVersion()] = time.Time{}
+		} else {
+			e.Resources[gvr] = time.Time{}
+		}
+	}
+	return e
+}
+
+func versionOf(i int) schema.GroupVersion {
+	return schema.GroupVersion{Group: testGroup(i).Name, Version: "v1"}
 }

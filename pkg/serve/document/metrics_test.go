@@ -53,6 +53,8 @@ func TestCountsAsUpstreamDoes(t *testing.T) {
 	for range 3 {
 		serve(t, s, snap, newRequest("GET", snapshot.PathAPIs.String(), "Accept", acceptJSON))
 	}
+	// Upstream does not count legacy discovery.
+	serve(t, s, snap, newRequest("GET", snapshot.PathAPIs.String(), "Accept", "application/json"))
 	if got := sample(t, hits) - hitsBefore; got != 2 {
 		t.Errorf("%v hits, want 2", got)
 	}

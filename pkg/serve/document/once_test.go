@@ -77,7 +77,7 @@ func TestOnlyNewContentIsBuilt(t *testing.T) {
 	if got := built.merged.Load(); got != 2 {
 		t.Errorf("merged %d times for two contents", got)
 	}
-	if key := snapshotOf(manyGroups(4)).View(snapshot.PathAPIs).Key; s.documents[snapshot.PathAPIs].Load().key != key {
+	if key := snapshotOf(manyGroups(4)).View(snapshot.PathAPIs).Key; s.merged[snapshot.PathAPIs].Load().key != key {
 		t.Error("the latest document is not the one that is kept")
 	}
 	serve(t, s, snapshotOf(manyGroups(4)), newRequest("GET", "/apis", "Accept", acceptJSON, "If-None-Match", "*"))
@@ -92,13 +92,13 @@ func TestConcurrentFirstRequestsShareOneDocument(t *testing.T) {
 	s := New()
 	for round := range 300 {
 		view := snapshot.View{Key: strconv.Itoa(round)}
-		documents := make([]*document, 4)
+		documents := make([]*merged, 4)
 		var wg sync.WaitGroup
 		start := make(chan struct{})
 		for i := range documents {
 			wg.Go(func() {
 				<-start
-				documents[i] = s.document(snapshot.PathAPIs, view)
+				documents[i], _ = s.mergedOf(snapshot.PathAPIs, view)
 			})
 		}
 		close(start)

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -13,47 +14,90 @@ import (
 )
 
 func TestParse(t *testing.T) {
+	const nopeer = "application/json;profile=nopeer"
 	for _, test := range []struct {
 		name, method, target, accept string
 		want                         string
 	}{
-		{"JSON at /apis", "GET", "/apis", acceptJSON, "/apis"},
-		{"JSON at /api", "GET", "/api", acceptJSON, "/api"},
-		{"HEAD", "HEAD", "/apis", acceptJSON, "/apis"},
-		{"query", "GET", "/apis?timeout=32s", acceptJSON, "/apis"},
-		{"protobuf", "GET", "/apis", acceptProtobuf, "/apis"},
-		{"any media type", "GET", "/apis", "*/*;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", "/apis"},
-		{"client-go's header", "GET", "/apis", acceptJSON + "," + acceptBeta + ",application/json", "/apis"},
-		{"an unknown profile", "GET", "/apis", acceptJSON + ";profile=other", "/apis"},
-		{"nopeer", "GET", "/apis", acceptJSON + ";profile=nopeer", "/apis alone"},
-		{"nopeer preferred", "GET", "/apis", acceptJSON + ";profile=nopeer," + acceptJSON, "/apis alone"},
-		{"nopeer less preferred", "GET", "/apis", acceptJSON + ";profile=nopeer;q=0.5," + acceptJSON, "/apis"},
-		{"v2beta1", "GET", "/apis", acceptBeta, ""},
-		{"another group", "GET", "/apis", "application/json;g=other;v=v2;as=APIGroupDiscoveryList", ""},
-		{"legacy", "GET", "/apis", "application/json", ""},
-		{"no Accept", "GET", "/apis", "", ""},
-		{"CBOR without the feature", "GET", "/apis", acceptCBOR, ""},
+		{"JSON at /apis", "GET", "/apis", acceptJSON, "APIGroupDiscoveryList of /apis"},
+		{"JSON at /api", "GET", "/api", acceptJSON, "APIGroupDiscoveryList of /api"},
+		{"HEAD", "HEAD", "/apis", acceptJSON, "APIGroupDiscoveryList of /apis"},
+		{"query", "GET", "/apis?timeout=32s", acceptJSON, "APIGroupDiscoveryList of /apis"},
+		{"protobuf", "GET", "/apis", acceptProtobuf, "APIGroupDiscoveryList of /apis"},
+		{"any media type", "GET", "/apis", "*/*;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", "APIGroupDiscoveryList of /apis"},
+		{"client-go's header", "GET", "/apis", acceptJSON + "," + acceptBeta + ",application/json", "APIGroupDiscoveryList of /apis"},
+		{"an unknown profile", "GET", "/apis", acceptJSON + ";profile=other", "APIGroupDiscoveryList of /apis"},
+		{"nopeer", "GET", "/apis", acceptJSON + ";profile=nopeer", "APIGroupDiscoveryList of /apis alone"},
+		{"nopeer preferred", "GET", "/apis", acceptJSON + ";profile=nopeer," + acceptJSON, "APIGroupDiscoveryList of /apis alone"},
+		{"nopeer less preferred", "GET", "/apis", acceptJSON + ";profile=nopeer;q=0.5," + acceptJSON, "APIGroupDiscoveryList of /apis"},
+		{"aggregated discovery preferred to legacy", "GET", "/apis", "application/json;q=0.9," + acceptJSON + ";q=0.8", "APIGroupDiscoveryList of /apis"},
+		{"trailing slash at /api", "GET", "/api/", acceptJSON, "APIGroupDiscoveryList of /api"},
+
+		{"v2beta1 alone", "GET", "/apis", acceptBeta, "APIGroupList of /apis unacceptable"},
+		{"v2beta1 and legacy", "GET", "/apis", acceptBeta + ",application/json", "APIGroupList of /apis"},
+		{"another group", "GET", "/apis", "application/json;g=other;v=v2;as=APIGroupDiscoveryList", "APIGroupList of /apis unacceptable"},
+		{"CBOR without the feature", "GET", "/apis", acceptCBOR, "APIGroupList of /apis unacceptable"},
+		{"legacy", "GET", "/apis", "application/json", "APIGroupList of /apis"},
+		{"no Accept", "GET", "/apis", "", "APIGroupList of /apis"},
+		{"legacy for a browser", "GET", "/apis", "text/html,*/*;q=0.1", "APIGroupList of /apis"},
+		{"legacy nopeer", "GET", "/apis", nopeer, "APIGroupList of /apis alone"},
+		{"trailing slash at /apis: legacy alone", "GET", "/apis/", acceptJSON + ",application/json", "APIGroupList of /apis"},
+		{"two slashes at /apis", "GET", "/apis//", "", ""},
+		{"legacy at /api: the server's address", "GET", "/api", "application/json", ""},
+		{"the same with a slash", "GET", "/api/", "", ""},
+
+		{"a group", "GET", "/apis/apps", "", "APIGroup of /apis apps/"},
+		{"a group with slashes", "GET", "/apis/apps//", "", "APIGroup of /apis apps/"},
+		{"a group, escaped", "GET", "/apis/%61pps", "", "APIGroup of /apis apps/"},
+		{"a group nopeer", "HEAD", "/apis/apps", nopeer, "APIGroup of /apis apps/ alone"},
+		{"a group, aggregated", "GET", "/apis/apps", acceptJSON, "APIGroup of /apis apps/ unacceptable"},
+		{"a version", "GET", "/apis/apps/v1", "", "APIResourceList of /apis apps/v1"},
+		{"a version with slashes", "GET", "/apis/apps/v1//", "", "APIResourceList of /apis apps/v1"},
+		{"a version with slashes within", "GET", "/apis/apps//v1", "", ""},
+		{"a version nopeer", "GET", "/apis/apps/v1", nopeer, "APIResourceList of /apis apps/v1 alone"},
+		{"the core group", "GET", "/api/v1", "", "APIResourceList of /api v1"},
+		{"the core group with slashes", "GET", "/api/v1//", "", "APIResourceList of /api v1"},
+		{"an unknown media type", "GET", "/api/v1", "text/html", "APIResourceList of /api v1 unacceptable"},
+
 		{"POST", "POST", "/apis", acceptJSON, ""},
-		{"trailing slash at /apis: legacy in kube-apiserver", "GET", "/apis/", acceptJSON, ""},
-		{"trailing slash at /api", "GET", "/api/", acceptJSON, "/api"},
-		{"a group", "GET", "/apis/apps", acceptJSON, ""},
-		{"a version", "GET", "/api/v1", acceptJSON, ""},
+		{"OPTIONS", "OPTIONS", "/apis/apps", "", ""},
+		{"below a version", "GET", "/apis/apps/v1/deployments", "", ""},
+		{"below the core group", "GET", "/api/v1/pods", "", ""},
+		{"a double slash before", "GET", "http://host//apis", "", ""},
+		{"another path with the same start", "GET", "/apis.txt", "", ""},
 		{"elsewhere", "GET", "/", acceptJSON, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRequest(test.method, test.target, "Accept", test.accept)
+			r := newRequest(test.method, test.target)
+			if test.accept != "" {
+				r.Header.Set("Accept", test.accept)
+			}
 			got := ""
 			if request, ok := New().Parse(r); ok {
-				got = request.Path.String()
-				if request.Alone {
-					got += " alone"
-				}
+				got = describe(request)
 			}
 			if got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}
+}
+
+func describe(request Request) string {
+	words := fmt.Sprintf("%s of %s", request.Kind, request.Path)
+	switch gv := request.GroupVersion; {
+	case request.Kind == Group:
+		words += " " + gv.Group + "/"
+	case request.Kind == Resources:
+		words += " " + gv.String()
+	}
+	if request.Alone {
+		words += " alone"
+	}
+	if request.format < 0 {
+		words += " unacceptable"
+	}
+	return words
 }
 
 // TestParseLeavesTheBetaToTheLocalChain emulates a release that still has it.
@@ -90,10 +134,14 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, accept string) {
 		r := newRequest("GET", "/apis", "Accept", accept)
 		wrapper.ServeHTTP(httptest.NewRecorder(), r)
+		request, ok := server.Parse(r)
 		got := "legacy"
-		if request, ok := server.Parse(r); ok && request.Alone {
+		switch {
+		case !ok:
+			t.Fatalf("%q is not understood", accept)
+		case request.Kind == Aggregated && request.Alone:
 			got = "local"
-		} else if ok {
+		case request.Kind == Aggregated:
 			got = "merged"
 		}
 		if got != chosen {

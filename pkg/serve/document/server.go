@@ -1,6 +1,7 @@
 package document
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"sync/atomic"
@@ -8,8 +9,9 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/metrics"
 	genericfeatures "k8s.io/apiserver/pkg/features"
@@ -20,6 +22,8 @@ import (
 	"peerproxy.internal/pkg/snapshot"
 )
 
+const paths = snapshot.PathAPIs + 1
+
 // Server serves merged documents. It may be used by any number of goroutines.
 type Server struct {
 	// Immutable.
@@ -28,8 +32,11 @@ type Server struct {
 	compresses bool
 	merge      func([]snapshot.Source) []apidiscoveryv2.APIGroupDiscovery
 
-	// documents are the latest ones by path.
-	documents [snapshot.PathAPIs + 1]atomic.Pointer[document]
+	// merged and legacy are the latest documents by path of aggregated discovery,
+	// alone is the latest legacy discovery of this server alone.
+	merged [paths]atomic.Pointer[merged]
+	legacy [paths]atomic.Pointer[legacy]
+	alone  atomic.Pointer[legacy]
 }
 
 // New returns a server. It offers CBOR and compression where the feature gates
@@ -44,76 +51,86 @@ func New() *Server {
 	}
 }
 
-// The values of the headers that every answer has. Upstream names Accept only.
+// The values of headers of answers. Upstream's Vary, of aggregated discovery
+// alone, names Accept only.
 var (
 	vary         = []string{"Accept, Accept-Encoding"}
 	cacheControl = []string{"public"}
 )
 
-// Serve answers a request that [Server.Parse] understood with the merged
-// document of the snapshot. It counts in the metrics where upstream's discovery
-// counts.
-func (s *Server) Serve(w http.ResponseWriter, r *http.Request, snap *snapshot.Snapshot, request Request) {
+// Serve answers a request with a document that is [Listed]. Aggregated
+// discovery counts in the metrics where upstream counts it; upstream does not
+// count legacy discovery.
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request, request Request, answer Answer) {
+	if request.Kind != Aggregated {
+		s.serve(w, r, request, answer.document)
+		return
+	}
 	metrics.InstrumentHandlerFunc(http.MethodGet, "", "", "", metricsPath(request.Path), "", metrics.APIServerComponent, false, "",
-		func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, snap, request) })(w, r)
+		func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, request, answer.document) })(w, r)
 }
 
 // metricsPath is the subresource under which upstream counts requests.
 func metricsPath(path snapshot.Path) string { return path.String()[1:] }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, snap *snapshot.Snapshot, request Request) {
-	doc := s.document(request.Path, snap.View(request.Path))
-	c, err := doc.content()
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, request Request, doc *document) {
+	if request.format < 0 {
+		mediaTypes, _ := negotiation.MediaTypesForSerializer(s.codecs)
+		responsewriters.ErrorNegotiated(negotiation.NewNotAcceptableError(mediaTypes), s.codecs, groupVersion, w, r)
+		return
+	}
+	etag, b, err := s.answer(r, request, doc)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	if matches(r.Header, c.etag[0]) {
-		setCaching(w.Header(), c)
+	setCaching(w.Header(), request.Kind, etag)
+	if b == nil {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	bodies := doc.plain
-	if s.compresses && acceptsGzip(r.Header) {
-		bodies = doc.compressed
+	if audited(r.Context()) {
+		audit.LogResponseObject(r.Context(), doc.content.object(), groupVersion, s.codecs)
 	}
-	b, err := bodies[request.format]()
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	audit.LogResponseObject(r.Context(), &apidiscoveryv2.APIGroupDiscoveryList{Items: c.groups}, groupVersion, s.codecs)
-	setCaching(w.Header(), c)
-	write(w, r, b, s.formats[request.format].contentType)
+	write(w, r, b, s.formats[request.format].contentType(request.Kind))
 }
 
-// document returns the document of a view. The first to ask for a new content
-// puts it in the place of the old one.
-func (s *Server) document(path snapshot.Path, view snapshot.View) *document {
-	for {
-		latest := s.documents[path].Load()
-		if latest != nil && latest.key == view.Key {
-			aggregated.PeerAggregatedCacheHitsCounter.Inc()
-			return latest
-		}
-		next := s.newDocument(view)
-		if s.documents[path].CompareAndSwap(latest, next) {
-			aggregated.PeerAggregatedCacheMissesCounter.Inc()
-			return next
+// answer returns the entity tag and what to send, nil for nothing but a 304.
+func (s *Server) answer(r *http.Request, request Request, doc *document) (etag []string, b *body, err error) {
+	if doc.etag != nil {
+		if etag, err = doc.etag(); err != nil || matches(r.Header, etag[0]) {
+			return etag, nil, err
 		}
 	}
+	b, err = s.body(doc, request.format, s.compresses && acceptsGzip(r.Header))
+	if err != nil {
+		return nil, nil, err
+	}
+	if doc.etag == nil && matches(r.Header, b.etag[0]) {
+		return b.etag, nil, nil
+	}
+	return b.etag, b, nil
+}
+
+// audited reports whether the audit policy wants what is answered.
+func audited(ctx context.Context) bool {
+	event := audit.AuditContextFrom(ctx)
+	return event != nil && !event.GetEventLevel().Less(auditinternal.LevelRequestResponse)
 }
 
 // setCaching sets the headers about caching, in the place of those that the
 // chain has set. The values are shared between answers: no one changes a value
-// in its place.
-func setCaching(h http.Header, c content) {
-	h["Etag"] = c.etag
+// in its place. Clients ask again for legacy documents each time, as the chain
+// wants of all that it does not know.
+func setCaching(h http.Header, kind Kind, etag []string) {
+	h["Etag"] = etag
 	h["Vary"] = vary
-	h["Cache-Control"] = cacheControl
+	if kind == Aggregated {
+		h["Cache-Control"] = cacheControl
+	}
 }
 
-func write(w http.ResponseWriter, r *http.Request, b body, contentType []string) {
+func write(w http.ResponseWriter, r *http.Request, b *body, contentType []string) {
 	h := w.Header()
 	h["Content-Type"] = contentType
 	h["Content-Length"] = b.length

@@ -99,8 +99,7 @@ func TestHeadersOfTheChainAreReplaced(t *testing.T) {
 		w.Header().Set("Vary", "Origin")
 		w.Header().Set("Content-Type", "text/plain")
 		w.Header().Set("Audit-Id", "1")
-		request, _ := s.Parse(r)
-		s.Serve(w, r, snap, request)
+		handler(s, snap).ServeHTTP(w, r)
 		want := http.Header{
 			"Audit-Id":       {"1"},
 			"Cache-Control":  {"public"},
@@ -183,10 +182,7 @@ func TestNoGzipForSmallBodiesOrWithoutTheFeature(t *testing.T) {
 
 func TestHead(t *testing.T) {
 	s, snap := New(), snapshotOf(manyGroups(30))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		request, _ := s.Parse(r)
-		s.Serve(w, r, snap, request)
-	}))
+	server := httptest.NewServer(handler(s, snap))
 	defer server.Close()
 	if w := serve(t, s, snap, newRequest("HEAD", "/apis", "Accept", acceptJSON)); w.Body.Len() > 0 {
 		t.Errorf("%d bytes are written", w.Body.Len())

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+
+	"peerproxy.internal/pkg/snapshot"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -28,10 +30,10 @@ func readList(t *testing.T, name string) []apidiscoveryv2.APIGroupDiscovery {
 	return list.Items
 }
 
-// TestUpgrade merges a cluster in the middle of an upgrade: an old and a new
-// server, one that starts, one that died, a custom resource of which the dead
-// one still lists a version that is gone.
-func TestUpgrade(t *testing.T) {
+// upgrade is a cluster in the middle of an upgrade: an old and a new server, one
+// that starts, one that died, a custom resource of which the dead one still
+// lists a version that is gone.
+func upgrade(t *testing.T) ([]member, *snapshot.Exclusions) {
 	widgets := "example.com/v1 widgets list,create,get,patch status:get,update"
 	members := []member{
 		{id: "apiserver-old", items: append(readList(t, "v1.36.json"), parse(t, widgets)...)},
@@ -41,22 +43,32 @@ func TestUpgrade(t *testing.T) {
 			autoscaling/v2beta2 horizontalpodautoscalers list,get`)},
 		{id: "apiserver-early", state: starting, items: slices.Concat(parse(t, "lifecycle.k8s.io/v1alpha1 evictionrequests list,get"), readList(t, "v1.37.json"))},
 	}
-	excluded := excluding("example.com/v1/widgets", "example.com/v1alpha1/widgets")
-	at := map[string]string{}
+	return members, excluding("example.com/v1/widgets", "example.com/v1alpha1/widgets")
+}
+
+func TestUpgrade(t *testing.T) {
+	members, excluded := upgrade(t)
+	at := map[string]apidiscoveryv2.APIGroupDiscoveryList{}
 	for _, id := range []string{"apiserver-old", "apiserver-new"} {
-		merged := apidiscoveryv2.APIGroupDiscoveryList{Items: Discovery(seenFrom(id, members, excluded))}
-		data, err := json.MarshalIndent(merged, "", " ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		at[id] = string(data) + "\n"
+		at[id] = apidiscoveryv2.APIGroupDiscoveryList{Items: Discovery(seenFrom(id, members, excluded))}
 	}
 	if diff := cmp.Diff(at["apiserver-old"], at["apiserver-new"]); diff != "" {
 		t.Errorf("the servers disagree:\n%s", diff)
 	}
-	golden := filepath.Join("testdata", "upgrade.json")
+	checkGolden(t, "upgrade.json", at["apiserver-old"])
+}
+
+// checkGolden compares a document with the file in testdata.
+func checkGolden(t *testing.T, name string, document any) {
+	t.Helper()
+	data, err := json.MarshalIndent(document, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(data) + "\n"
+	golden := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(golden, []byte(at["apiserver-old"]), 0o644); err != nil {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,7 +76,7 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), at["apiserver-old"]); diff != "" {
+	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("(-want +got), -update writes it anew:\n%s", diff)
 	}
 }

@@ -80,6 +80,7 @@ func check(t *testing.T, sources []snapshot.Source) {
 		}
 	}
 	checkNames(t, merged)
+	checkLegacy(t, merged)
 	again := snapshot.List{Items: merged}
 	if got := encode(t, Discovery([]snapshot.Source{{ServerID: "a", Whole: &again, Own: &again}, {ServerID: "b", Whole: &again, Own: &again}})); got != want {
 		t.Errorf("merged with itself it changes:\n%s\n%s", want, got)
