@@ -1,0 +1,56 @@
+// Package integration tests the peer proxy inside whole API servers: generic
+// ones of k8s.io/apiserver, several in this process, over one real etcd.
+//
+// The proxy is linked in as cmd/link does it with a kube-apiserver: innermost in
+// the default handler chain, driven by the same hooks. Each test has a control
+// plane of its own, by a prefix of its own in the shared etcd. Members that lie,
+// hang or break are scripted TLS servers with a record in etcd.
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+
+	"peerproxy.internal/test/cluster"
+)
+
+// shared is where all tests have their etcd and their certificates from.
+var shared *cluster.Cluster
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	flag.Parse()
+	if !testing.Verbose() {
+		klog.LogToStderr(false)
+		klog.SetOutput(io.Discard)
+	}
+	// The tests wait more than they compute.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		return fail(err)
+	}
+	var err error
+	if shared, err = cluster.Start(context.Background(), cluster.Config{}); err != nil {
+		return fail(err)
+	}
+	code := m.Run()
+	if err := shared.Stop(); err != nil {
+		return fail(err)
+	}
+	if err := goleak.Find(); err != nil {
+		return fail(err)
+	}
+	return code
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
