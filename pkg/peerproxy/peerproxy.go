@@ -41,6 +41,7 @@ import (
 	"peerproxy.internal/pkg/serve"
 	"peerproxy.internal/pkg/serve/document"
 	"peerproxy.internal/pkg/serve/forward"
+	"peerproxy.internal/pkg/serve/openapi"
 	"peerproxy.internal/pkg/transport"
 )
 
@@ -113,6 +114,7 @@ type Proxy struct {
 	trusted    func(*http.Request) bool
 	local      *localHandler
 	record     *lease.Publisher
+	openapi    *openapi.Server
 	// run is the context of Run, for the calls of an interface that passes none.
 	run atomic.Pointer[context.Context]
 }
@@ -147,6 +149,12 @@ func New(c Config) (*Proxy, error) {
 	}
 	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}}
 	p.record = &lease.Publisher{Storage: storage, ServerID: c.ServerID}
+	p.openapi = openapi.New(openapi.Config{
+		Local:      discovery.InProcess(p.local),
+		Peers:      transport.AsServer(peers),
+		Serializer: c.Serializer,
+		Clock:      c.Clock,
+	})
 	changed, touched := dirty.New(), dirty.New()
 	p.exclusions = exclusion.NewTracker(exclusion.Config{Grace: exclusionGrace, Changed: changed, Touched: touched, Clock: c.Clock})
 	p.observer = observe.New(observe.Config{
@@ -182,6 +190,7 @@ func (p *Proxy) WrapHandler(next http.Handler) http.Handler {
 			Clock:      p.config.Clock,
 		},
 		Documents:  document.New(),
+		OpenAPI:    p.openapi,
 		Serializer: p.config.Serializer,
 	})
 }
@@ -220,6 +229,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { transportErr = p.transport.Run(ctx) })
 	running.Go(func() { p.record.Run(ctx) })
+	running.Go(func() { p.openapi.Run(ctx) })
 	observerErr := p.observer.Run(ctx)
 	running.Wait()
 	return errors.Join(transportErr, observerErr)

@@ -100,3 +100,15 @@ func decideDocument(of facts, standing document.Standing) action {
 	}
 	return serveLocally
 }
+
+// decideOpenAPI decides about an OpenAPI document. alone is true for a client
+// that asks for what this server serves alone: the local chain has that.
+func decideOpenAPI(from origin, alone, ready bool) action {
+	switch {
+	case alone, from != fromClient:
+		return serveLocally
+	case !ready:
+		return refuse
+	}
+	return serveDocument
+}

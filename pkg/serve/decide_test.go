@@ -92,3 +92,25 @@ func TestDecideDocument(t *testing.T) {
 		})
 	}
 }
+
+func TestDecideOpenAPI(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		from         origin
+		alone, ready bool
+		want         action
+	}{
+		{"a client gets the merged document", fromClient, false, true, serveDocument},
+		{"profile=nopeer gets the local one", fromClient, true, true, serveLocally},
+		{"also before the peers are known", fromClient, true, false, serveLocally},
+		{"a merged document is never partial", fromClient, false, false, refuse},
+		{"a peer gets the local document", fromPeer, false, true, serveLocally},
+		{"the own client does, and need not wait", fromSelf, false, false, serveLocally},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := decideOpenAPI(tc.from, tc.alone, tc.ready); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}

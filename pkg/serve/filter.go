@@ -18,6 +18,7 @@ import (
 
 	"peerproxy.internal/pkg/serve/document"
 	"peerproxy.internal/pkg/serve/forward"
+	"peerproxy.internal/pkg/serve/openapi"
 	"peerproxy.internal/pkg/snapshot"
 	"peerproxy.internal/pkg/transport"
 )
@@ -57,8 +58,10 @@ type Config struct {
 	Trusted func(*http.Request) bool
 	// Forwarder sends requests to peers.
 	Forwarder Forwarder
-	// Documents serves merged documents.
+	// Documents serves merged discovery.
 	Documents *document.Server
+	// OpenAPI serves merged OpenAPI.
+	OpenAPI *openapi.Server
 	// Serializer negotiates the encoding of errors.
 	Serializer runtime.NegotiatedSerializer
 }
@@ -116,6 +119,10 @@ func (f *filter) serveResource(w http.ResponseWriter, r *http.Request, info *api
 // servePath answers a request that is not for a resource. Only documents that
 // can be merged are of interest.
 func (f *filter) servePath(w http.ResponseWriter, r *http.Request, proxied bool) {
+	if asked, ok := f.OpenAPI.Parse(r); ok {
+		f.serveOpenAPI(w, r, asked, proxied)
+		return
+	}
 	asked, ok := f.Documents.Parse(r)
 	if !ok {
 		f.serveLocal(w, r, proxied)
@@ -132,6 +139,17 @@ func (f *filter) servePath(w http.ResponseWriter, r *http.Request, proxied bool)
 		return
 	}
 	f.Documents.Serve(w, r, asked, found)
+}
+
+// serveOpenAPI answers a request for an OpenAPI document.
+func (f *filter) serveOpenAPI(w http.ResponseWriter, r *http.Request, asked openapi.Request, proxied bool) {
+	current := f.Snapshots.Load()
+	action := decideOpenAPI(originOf(r, proxied), asked.Alone || current.Blind(), current.Ready())
+	if action != serveDocument {
+		f.act(w, r, proxied, action, nil)
+		return
+	}
+	f.OpenAPI.Serve(w, r, current, asked, f.next)
 }
 
 // look returns the document asked for, made of someone's facts. Until these are

@@ -14,9 +14,11 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 
 	"peerproxy.internal/pkg/serve/document"
 	"peerproxy.internal/pkg/serve/forward"
+	"peerproxy.internal/pkg/serve/openapi"
 	"peerproxy.internal/pkg/snapshot"
 )
 
@@ -85,6 +87,7 @@ func (w *world) serve(r *http.Request) *httptest.ResponseRecorder {
 		Trusted:    func(*http.Request) bool { return w.peer },
 		Forwarder:  w,
 		Documents:  document.New(),
+		OpenAPI:    openapi.New(openapi.Config{Clock: clock.RealClock{}}),
 		Serializer: scheme.Codecs.WithoutConversion(),
 	}).ServeHTTP(recorder, r)
 	return recorder
@@ -222,7 +225,7 @@ func TestAMergedDocumentIsServedWhenTheOwnOneCantBeRead(t *testing.T) {
 func TestALocalHitAllocatesNothing(t *testing.T) {
 	served := false
 	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true })
-	handler := WithPeerProxy(next, Config{Snapshots: &world{snap: view(nil)}, Documents: document.New()})
+	handler := WithPeerProxy(next, Config{Snapshots: &world{snap: view(nil)}, Documents: document.New(), OpenAPI: openapi.New(openapi.Config{Clock: clock.RealClock{}})})
 	r, w := get(alice, "ours"), httptest.NewRecorder()
 	if got := testing.AllocsPerRun(100, func() { handler.ServeHTTP(w, r) }); got != 0 || !served {
 		t.Errorf("%v allocations, served %t", got, served)
@@ -268,7 +271,7 @@ func TestOnlyAnAnswerThatSaysNotServedIsMarked(t *testing.T) {
 			next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) })
 			w := &world{snap: view(nil)}
 			recorder := httptest.NewRecorder()
-			WithPeerProxy(next, Config{Snapshots: w, Trusted: func(*http.Request) bool { return true }, Documents: document.New()}).
+			WithPeerProxy(next, Config{Snapshots: w, Trusted: func(*http.Request) bool { return true }, Documents: document.New(), OpenAPI: openapi.New(openapi.Config{Clock: clock.RealClock{}})}).
 				ServeHTTP(recorder, get(alice, tc.what, loop, "true"))
 			if got := recorder.Header().Get(forward.NotServedHeader) != ""; got != tc.marked {
 				t.Errorf("marked: %t", got)

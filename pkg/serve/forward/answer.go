@@ -13,7 +13,9 @@ import (
 )
 
 // NotServedHeader marks an answer to a forwarded request that says nothing but
-// that this server does not serve it either: nothing was executed.
+// that this server does not serve it either: nothing was executed. It is
+// believed on a 404, 405 or 503 only. A server that sends it takes it off
+// whatever comes from behind it.
 const NotServedHeader = "X-Kubernetes-Peer-Not-Served"
 
 // maxPeeked is how much of an answer is looked at to see whether it is one.
@@ -22,11 +24,11 @@ const maxPeeked = 4 << 10
 // judge returns why a peer's answer is none that the client may see, or "". All
 // these mean that the peer has executed nothing.
 func (x *exchange) judge(res *http.Response) reason {
-	if x.connects() {
-		return ""
-	}
-	if _, marked := res.Header[NotServedHeader]; marked {
+	if marked(res) {
 		return reasonNotServed
+	}
+	if x.mayComeFromBehind() {
+		return ""
 	}
 	switch res.StatusCode {
 	case http.StatusUnauthorized:
@@ -43,6 +45,17 @@ func (x *exchange) judge(res *http.Response) reason {
 		}
 	}
 	return ""
+}
+
+// marked reports whether the answer is marked as none. On any other status the
+// mark is not the peer's verdict: something was executed.
+func marked(res *http.Response) bool {
+	switch res.StatusCode {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusServiceUnavailable:
+		_, ok := res.Header[NotServedHeader]
+		return ok
+	}
+	return false
 }
 
 // ifStarting: what a peer that is not ready yet refuses or does not find says
@@ -91,5 +104,17 @@ func saysNotServed(code int, contentType string, body []byte, decoders []runtime
 		return false
 	}
 	details := status.Details
-	return details == nil || details.Name == "" && details.Group == "" && details.Kind == ""
+	reason, fixed := notServed[status.Message]
+	return fixed && status.Reason == reason &&
+		(details == nil || details.Name == "" && details.Group == "" && details.Kind == "")
+}
+
+// notServed are the messages, with their reasons, by which a kube-apiserver says
+// that no handler of its own takes the request. An admission webhook's denial may
+// have the same code and reason, and no details either, but it can't have them.
+//
+// Source: NewGenericServerResponse in k8s.io/apimachinery/pkg/api/errors.
+var notServed = map[string]metav1.StatusReason{
+	"the server could not find the requested resource":                metav1.StatusReasonNotFound,
+	"the server does not allow this method on the requested resource": metav1.StatusReasonMethodNotAllowed,
 }

@@ -21,7 +21,11 @@ func TestSaysNotServed(t *testing.T) {
 	codecs := peertest.Codecs()
 	named := apierrors.NewNotFound(schema.GroupResource{Group: "g", Resource: "things"}, "a").Status()
 	noMethod := apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "pods"}, "patch").Status()
-	bare := metav1.Status{Code: 405, Reason: metav1.StatusReasonMethodNotAllowed, Details: &metav1.StatusDetails{}}
+	bare := apierrors.NewGenericServerResponse(405, "", schema.GroupResource{}, "", "405: Method Not Allowed", 0, false).Status()
+	notFound := apierrors.NewGenericServerResponse(404, "", schema.GroupResource{}, "", "", 0, false).Status()
+	const fixed = `"message":"the server could not find the requested resource","reason":"NotFound"`
+	denied := bare
+	denied.Message, denied.Details = `admission webhook "w" denied the request: not here`, nil
 	tests := []struct {
 		name        string
 		code        int
@@ -43,11 +47,16 @@ func TestSaysNotServed(t *testing.T) {
 		{"a path that is not there", 405, json, encodeStatus(t, codecs, json, bare), true},
 		{"the same in protobuf", 405, runtime.ContentTypeProtobuf, encodeStatus(t, codecs, runtime.ContentTypeProtobuf, bare), true},
 		{"the same in YAML", 405, runtime.ContentTypeYAML, encodeStatus(t, codecs, runtime.ContentTypeYAML, bare), true},
-		{"no details", 404, json, `{"kind":"Status","apiVersion":"v1","code":404}`, true},
-		{"group alone", 404, json, `{"kind":"Status","apiVersion":"v1","code":404,"details":{"group":"g"}}`, false},
-		{"kind alone", 404, json, `{"kind":"Status","apiVersion":"v1","code":404,"details":{"kind":"things"}}`, false},
-		{"a Status of another code", 404, json, `{"kind":"Status","apiVersion":"v1","code":403}`, false},
-		{"another kind", 404, json, `{"kind":"Thing","apiVersion":"v1","code":404}`, false},
+		{"a path that is nowhere", 404, json, encodeStatus(t, codecs, json, notFound), true},
+		{"no details", 404, json, `{"kind":"Status","apiVersion":"v1","code":404,` + fixed + `}`, true},
+		{"group alone", 404, json, `{"kind":"Status","apiVersion":"v1","code":404,` + fixed + `,"details":{"group":"g"}}`, false},
+		{"kind alone", 404, json, `{"kind":"Status","apiVersion":"v1","code":404,` + fixed + `,"details":{"kind":"things"}}`, false},
+		{"a webhook's denial", 405, json, encodeStatus(t, codecs, json, denied), false},
+		{"another message", 404, json, `{"kind":"Status","apiVersion":"v1","code":404,"message":"gone","reason":"NotFound"}`, false},
+		{"no message, no reason", 404, json, `{"kind":"Status","apiVersion":"v1","code":404}`, false},
+		{"another reason", 404, json, `{"kind":"Status","apiVersion":"v1","code":404,"message":"the server could not find the requested resource","reason":"Gone"}`, false},
+		{"a Status of another code", 404, json, `{"kind":"Status","apiVersion":"v1","code":403,` + fixed + `}`, false},
+		{"another kind", 404, json, `{"kind":"Thing","apiVersion":"v1","code":404,` + fixed + `}`, false},
 		{"cut off", 404, json, `{"kind":"Status","apiVersion":"v1","code":404`, false},
 		{"empty", 404, json, "", false},
 		{"unknown type", 404, "application/x", `{"kind":"Status","apiVersion":"v1","code":404}`, false},
@@ -84,7 +93,7 @@ func FuzzSaysNotServed(f *testing.F) {
 }
 
 func TestLongAnswerPasses(t *testing.T) {
-	long := `{"kind":"Status","apiVersion":"v1","code":404}` + strings.Repeat(" ", maxPeeked)
+	long := `{"kind":"Status","apiVersion":"v1","code":404,"message":"the server could not find the requested resource","reason":"NotFound"}` + strings.Repeat(" ", maxPeeked)
 	w := newWorld(t, &peertest.Peer{ID: "b", Handler: readThenAnswer(404, map[string][]string{"Content-Type": {"application/json"}}, long)})
 	if got := w.do(w.request("GET", things, "")); got.code != 404 || got.body != long {
 		t.Errorf("got %d, %d bytes", got.code, len(got.body))

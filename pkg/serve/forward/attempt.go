@@ -27,6 +27,7 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 	for attempts := 0; attempts < maxAttempts && x.pick(); attempts++ {
 		res, failed := x.try(req)
 		if failed == nil {
+			x.body.settle()
 			return res, nil
 		}
 		failed.peer = x.peer.ServerID
@@ -59,6 +60,12 @@ func (x *exchange) try(req *http.Request) (*http.Response, *failure) {
 		_ = res.Body.Close()
 		return nil, &failure{reason: reason}
 	}
+	if !x.isSmall(res) {
+		return res, nil
+	}
+	if err := readWhole(res); err != nil {
+		return nil, &failure{reason: x.reasonOf(err), err: err}
+	}
 	return res, nil
 }
 
@@ -66,6 +73,7 @@ func (x *exchange) try(req *http.Request) (*http.Response, *failure) {
 func (x *exchange) reasonOf(err error) reason {
 	var connect *transport.ConnectError
 	var refused *transport.RefusedError
+	var unsendable *transport.UnsendableError
 	switch clientErr := x.client.Context().Err(); {
 	case x.clientGone():
 		return reasonClientGone
@@ -75,6 +83,8 @@ func (x *exchange) reasonOf(err error) reason {
 		return reasonShutdown
 	case x.body.failed():
 		return reasonClientBody
+	case errors.As(err, &unsendable):
+		return reasonBadRequest
 	case errors.As(err, &connect):
 		return reason(connect.Reason)
 	case errors.As(err, &refused), errors.Is(err, errNotKept):

@@ -13,14 +13,16 @@ const (
 	// maxKeptInAll how much of all bodies.
 	maxKept      = 3 << 20
 	maxKeptInAll = 64 << 20
-	// firstKept is what is set aside for a body of unknown length.
+	// firstKept is what is set aside at first. It doubles with what was read: a
+	// length that is only announced would take the room from other bodies.
 	firstKept = 4 << 10
 )
 
 var (
 	// errNotKept: the body was read and is too long to be kept.
 	errNotKept = errors.New("the request's body can't be sent a second time")
-	// errBodyTaken: another reader has taken the body over, or its request is over.
+	// errBodyTaken: another reader has taken the body over, or a part of it that
+	// was not kept, or its request is over.
 	errBodyTaken = errors.New("the request's body is read elsewhere")
 )
 
@@ -39,12 +41,15 @@ type replay struct {
 	// takes.
 	pull sync.Mutex
 
-	mu       sync.Mutex
-	kept     []byte
-	lost     bool  // what was read is not in kept
-	err      error // the source's last word
-	reader   *replayReader
-	finished bool
+	mu     sync.Mutex
+	pulled int    // bytes read from the source
+	kept   []byte // those from base on
+	base   int
+	err    error // the source's last word
+	reader *replayReader
+	// settled is whether the body is not sent again. What is kept is then of use
+	// to the reader alone, and only while it is behind.
+	settled bool
 }
 
 // newReplay returns the body with the announced length, -1 if unknown.
@@ -63,7 +68,7 @@ func (b *replay) open() (io.ReadCloser, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lost || b.finished {
+	if b.base > 0 || b.settled {
 		return nil, errNotKept
 	}
 	b.reader = &replayReader{body: b}
@@ -80,32 +85,51 @@ func (b *replay) failed() bool {
 	return b.err != nil && !errors.Is(b.err, io.EOF)
 }
 
-// close frees what was kept. It does not wait for a reader.
+// settle frees what was kept: a peer has answered, and the body is not sent
+// again. A reader that has not come to the end of what is kept may go on.
+func (b *replay) settle() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settled = true
+	b.dropUnneeded()
+}
+
+// close frees what was kept, and leaves nothing to a reader. It does not wait
+// for one.
 func (b *replay) close() {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.finished, b.reader = true, nil
+	b.settled, b.reader = true, nil
 	b.drop()
 }
 
 // drop forgets what was kept. It needs mu.
 func (b *replay) drop() {
 	b.budget.Add(-int64(cap(b.kept)))
-	b.kept = nil
+	b.kept, b.base = nil, b.pulled
 }
 
-// record keeps what was read from the source, or notes that it is not kept. It
-// needs mu.
-func (b *replay) record(p []byte, err error) {
-	b.err = err
-	if len(p) == 0 || b.lost {
-		return
+// needed reports whether anyone may still read what is kept. It needs mu.
+func (b *replay) needed() bool {
+	return !b.settled || b.reader != nil && b.reader.at < b.pulled
+}
+
+func (b *replay) dropUnneeded() {
+	if !b.needed() {
+		b.drop()
 	}
-	if b.finished || !b.grow(len(b.kept)+len(p)) {
-		b.lost = true
+}
+
+// keep keeps what was read from the source if the limits allow it and all
+// before it was kept. It needs mu.
+func (b *replay) keep(p []byte) {
+	if !b.settled && b.base > 0 || !b.grow(len(b.kept)+len(p)) {
 		b.drop()
 		return
 	}
@@ -122,7 +146,7 @@ func (b *replay) grow(n int) bool {
 	}
 	size := min(max(n, 2*cap(b.kept), firstKept), maxKept)
 	if b.length >= int64(n) {
-		size = int(b.length)
+		size = min(size, int(b.length))
 	}
 	more := int64(size - cap(b.kept))
 	if b.budget.Add(more) > maxKeptInAll {
@@ -164,9 +188,13 @@ func (r *replayReader) readKept(p []byte) (n int, ok bool, err error) {
 	switch {
 	case b.reader != r:
 		return 0, true, errBodyTaken
-	case r.at < len(b.kept):
-		n = copy(p, b.kept[r.at:])
+	case r.at < b.base:
+		// The reader before has read what could not be kept.
+		return 0, true, errBodyTaken
+	case r.at < b.pulled:
+		n = copy(p, b.kept[r.at-b.base:])
 		r.at += n
+		b.dropUnneeded()
 		return n, true, nil
 	case b.err != nil:
 		return 0, true, b.err
@@ -180,11 +208,20 @@ func (r *replayReader) took(p []byte, err error) (int, error) {
 	b := r.body
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.record(p, err)
-	if b.reader != r {
+	b.err = err
+	b.pulled += len(p)
+	mine := b.reader == r
+	if mine {
+		r.at = b.pulled
+	}
+	if b.needed() {
+		b.keep(p)
+	} else {
+		b.drop()
+	}
+	if !mine {
 		return 0, errBodyTaken
 	}
-	r.at = len(b.kept)
 	return len(p), err
 }
 
@@ -194,6 +231,7 @@ func (r *replayReader) Close() error {
 	defer b.mu.Unlock()
 	if b.reader == r {
 		b.reader = nil
+		b.dropUnneeded()
 	}
 	return nil
 }

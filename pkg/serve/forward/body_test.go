@@ -106,6 +106,134 @@ func TestReplayLimits(t *testing.T) {
 	}
 }
 
+// A length that is only announced takes no room.
+func TestSlowBodiesLeaveRoomForOthers(t *testing.T) {
+	var budget atomic.Int64
+	for range 1000 {
+		slow := newReplay(io.NopCloser(strings.NewReader("x")), maxKept, &budget)
+		_, _ = openBody(t, slow).Read(make([]byte, 1))
+	}
+	big := newReplay(io.NopCloser(strings.NewReader(strings.Repeat("x", maxKept))), maxKept, &budget)
+	_, _ = io.ReadAll(openBody(t, big))
+	if _, err := big.open(); err != nil {
+		t.Errorf("with %d KiB kept: %v", budget.Load()>>10, err)
+	}
+}
+
+// An accepted answer frees what is kept, whether the body was read or not.
+func TestSettledBodyIsFreed(t *testing.T) {
+	const text = "a body that is read twice"
+	for name, firstRead := range map[string]int{"unread": 0, "half read": 10, "read": len(text)} {
+		t.Run(name, func(t *testing.T) {
+			var budget atomic.Int64
+			b := newReplay(io.NopCloser(strings.NewReader(text)), int64(len(text)), &budget)
+			_, _ = io.ReadFull(openBody(t, b), make([]byte, firstRead))
+			r := openBody(t, b)
+			head := make([]byte, firstRead/2)
+			_, _ = io.ReadFull(r, head)
+			b.settle()
+			if behind := len(head) < firstRead; behind != (budget.Load() > 0) {
+				t.Errorf("%d bytes are kept for a reader that is behind: %t", budget.Load(), behind)
+			}
+			if _, err := b.open(); !errors.Is(err, errNotKept) {
+				t.Errorf("opened again: %v", err)
+			}
+			behind := make([]byte, firstRead-len(head))
+			_, _ = io.ReadFull(r, behind)
+			if budget.Load() != 0 {
+				t.Errorf("%d bytes are kept for a reader that is no longer behind", budget.Load())
+			}
+			rest, err := io.ReadAll(r)
+			if string(head)+string(behind)+string(rest) != text || err != nil {
+				t.Errorf("read %q, %q, %q, %v", head, behind, rest, err)
+			}
+		})
+	}
+}
+
+func TestSettledBodyIsFreedWhenItsReaderGoes(t *testing.T) {
+	var budget atomic.Int64
+	b := newReplay(io.NopCloser(strings.NewReader("body")), 4, &budget)
+	_, _ = io.ReadAll(openBody(t, b))
+	r := openBody(t, b)
+	b.settle()
+	_ = r.Close()
+	if budget.Load() != 0 {
+		t.Errorf("%d bytes are still kept", budget.Load())
+	}
+}
+
+// What the reader before still takes from the client is not lost to the one
+// whose request was answered early; and where it can't be kept, no hole is sent.
+func TestReplayHasNoHole(t *testing.T) {
+	for name, test := range map[string]struct {
+		kept    int64  // by others
+		before  string // what both have read
+		settled bool
+		want    string
+		err     error
+	}{
+		"kept":             {before: "zero ", want: "one two"},
+		"kept, settled":    {before: "zero ", settled: true, want: "one two"},
+		"no room":          {kept: maxKeptInAll, err: errBodyTaken},
+		"no room, settled": {kept: maxKeptInAll, settled: true, err: errBodyTaken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var budget atomic.Int64
+			budget.Store(test.kept)
+			client := newSlowClient()
+			b := newReplay(client, -1, &budget)
+			first := readInBackground(openBody(t, b))
+			<-client.entered
+			if test.before != "" {
+				client.sends <- test.before
+				<-client.entered
+			}
+			r := openBody(t, b)
+			_, _ = io.ReadFull(r, make([]byte, len(test.before)))
+			if test.settled {
+				b.settle()
+			}
+			client.sends <- "one "
+			<-first
+			second := readInBackground(r)
+			if test.err == nil {
+				<-client.entered
+				client.sends <- "two"
+				<-client.entered
+				client.sends <- ""
+			}
+			if got := <-second; got.body != test.want || !errors.Is(got.err, test.err) {
+				t.Errorf("got %q, %v", got.body, got.err)
+			}
+			b.close()
+			if budget.Load() != test.kept {
+				t.Errorf("%d bytes are still kept", budget.Load()-test.kept)
+			}
+		})
+	}
+}
+
+// An exchange holds the body no longer than until its answer.
+func TestAnswerFreesTheBody(t *testing.T) {
+	b := newWatching(false)
+	sent := b.Handler
+	b.Handler = handler(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		sent.ServeHTTP(w, r)
+	})
+	w := newWorld(t, &b.Peer)
+	res, err := w.front.Client().Do(w.request("POST", things, strings.Repeat("x", maxKept)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept := w.forwarder.kept.Load(); kept != 0 {
+		t.Errorf("%d bytes are kept while the answer lasts", kept)
+	}
+	_ = res.Body.Close()
+	<-b.ended
+}
+
 // slowClient is a body whose every read waits for the test.
 type slowClient struct {
 	entered chan struct{}

@@ -9,6 +9,7 @@
 //	pick.go      which one next
 //	body.go      a body that can be sent a second time
 //	answer.go    answers that are none: 401, "not served here"
+//	small.go     small answers, whole before the client sees any of them
 //	response.go  the answer on its way to the client
 //	errors.go    why there is none, and what the client is told
 //
@@ -20,5 +21,8 @@
 // A client that gets no peer's answer gets a Status in the encoding it asked for,
 // with a fixed message: 503, with Retry-After where nothing was executed, 504
 // without it where the outcome is unknown, 500 where this server can't say who
-// asks.
+// asks, 400 where the request can't be written.
+//
+// A small answer to a GET goes to the client when all of it is there: until then
+// the peer may still be lost, and another one asked.
 package forward

@@ -72,7 +72,7 @@ func (r reason) mayGoOn(method string) bool {
 	switch r {
 	case reasonLost:
 		return isSafe(method)
-	case reasonDeadline, reasonShutdown, reasonClientGone, reasonClientBody:
+	case reasonDeadline, reasonShutdown, reasonBadRequest, reasonClientGone, reasonClientBody:
 		return false
 	}
 	return true

@@ -19,6 +19,7 @@ import (
 
 	"peerproxy.internal/pkg/metrics"
 	"peerproxy.internal/pkg/snapshot"
+	"peerproxy.internal/pkg/transport"
 	"peerproxy.internal/test/peertest"
 )
 
@@ -240,5 +241,70 @@ func TestBrokenClientBodyIs400(t *testing.T) {
 	}
 	if log := w.log.String(); log != "" {
 		t.Errorf("logged: %s", log)
+	}
+}
+
+// A request that can't be written fails for good, and is no fault of the peers'.
+func TestRequestThatCannotBeWrittenIs400(t *testing.T) {
+	tests := map[string]string{
+		"too many headers": "POST " + things + " HTTP/1.1\r\nHost: a\r\nX-Long: " + strings.Repeat("x", 8<<10) + "\r\nContent-Length: 4\r\n\r\nbody",
+		"odd trailer":      "POST " + things + " HTTP/1.1\r\nHost: a\r\nTrailer: a b\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+	}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) {
+			var peers []*peertest.Peer
+			for _, id := range []string{"b", "c", "d"} {
+				peers = append(peers, &peertest.Peer{ID: id, MaxHeaderBytes: 4 << 10})
+			}
+			w := newWorld(t, peers...)
+			all := w.candidates
+			for i := range all {
+				// After it the peer's settings are known.
+				w.candidates = all[i : i+1]
+				w.do(w.request("GET", things, ""))
+			}
+			w.candidates = all
+			counted := countErrors(t)
+			conn := w.dialFront()
+			defer func() { _ = conn.Close() }()
+			_, _ = io.WriteString(conn, text)
+			got := readAnswer(t, conn)
+			if status := decodeStatus(t, got, w.forwarder.Serializer); got.code != http.StatusBadRequest || status.Reason != metav1.StatusReasonBadRequest || got.header.Get("Retry-After") != "" {
+				t.Errorf("got %d %s", got.code, got.body)
+			}
+			wantCounted(t, counted(), "bad_request")
+			if log := w.log.String(); log != "" {
+				t.Errorf("logged: %s", log)
+			}
+			for _, peer := range peers {
+				if n := len(peer.Requests()); n != 1 {
+					t.Errorf("%s executed %d requests", peer.ID, n-1)
+				}
+			}
+		})
+	}
+}
+
+func TestMayGoOn(t *testing.T) {
+	tests := []struct {
+		reason    reason
+		get, post bool
+	}{
+		{reasonRefused, true, true},
+		{reasonNotServed, true, true},
+		{reasonUnauthorized, true, true},
+		{reasonStarting, true, true},
+		{reason(transport.ReasonNotSent), true, true},
+		{reasonLost, true, false},
+		{reasonBadRequest, false, false},
+		{reasonDeadline, false, false},
+		{reasonShutdown, false, false},
+		{reasonClientGone, false, false},
+		{reasonClientBody, false, false},
+	}
+	for _, test := range tests {
+		if get, post := test.reason.mayGoOn("GET"), test.reason.mayGoOn("POST"); get != test.get || post != test.post {
+			t.Errorf("%s: GET %t, POST %t", test.reason, get, post)
+		}
 	}
 }

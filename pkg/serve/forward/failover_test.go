@@ -131,7 +131,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 	text := http.Header{"Content-Type": {"text/plain; charset=utf-8"}}
 	json := http.Header{"Content-Type": {"application/json"}}
 	const named = `{"kind":"Status","apiVersion":"v1","details":{"name":"a","group":"g.example.com","kind":"things"},"code":404}`
-	const unnamed = `{"kind":"Status","apiVersion":"v1","details":{},"code":405}`
+	const unnamed = `{"kind":"Status","apiVersion":"v1","message":"the server does not allow this method on the requested resource","reason":"MethodNotAllowed","details":{},"code":405}`
+	const denied = `{"kind":"Status","apiVersion":"v1","message":"admission webhook \"w\" denied the request: no such team","reason":"NotFound","code":404}`
 	tests := []struct {
 		name    string
 		path    string
@@ -140,11 +141,17 @@ func TestAnswersThatAreNone(t *testing.T) {
 		passes  bool
 	}{
 		{name: "marked 404", handler: readThenAnswer(404, marked, "x")},
+		{name: "marked 405", handler: readThenAnswer(405, marked, "x")},
 		{name: "marked 503", handler: readThenAnswer(503, marked, "x")},
+		// The custom resource was created a moment ago.
+		{name: "marked 201", handler: readThenAnswer(201, marked, "x"), passes: true},
+		{name: "marked 403", handler: readThenAnswer(403, marked, "x"), passes: true},
+		{name: "marked 500", handler: readThenAnswer(500, marked, "x"), passes: true},
 		{name: "401", handler: readThenAnswer(401, nil, "x")},
 		{name: "unmarked page", handler: readThenAnswer(404, text, "404 page not found\n")},
 		{name: "unnamed Status", handler: readThenAnswer(405, json, unnamed)},
 		{name: "named Status", handler: readThenAnswer(404, json, named), passes: true},
+		{name: "denied by a webhook", handler: readThenAnswer(404, json, denied), passes: true},
 		{name: "403", handler: readThenAnswer(403, json, "{}"), passes: true},
 		{name: "503", handler: readThenAnswer(503, json, "{}"), passes: true},
 		{name: "429", handler: readThenAnswer(429, nil, ""), passes: true},
@@ -155,8 +162,9 @@ func TestAnswersThatAreNone(t *testing.T) {
 		{name: "starting 405", state: snapshot.StateStarting, handler: readThenAnswer(405, json, named)},
 		{name: "starting 503", state: snapshot.StateStarting, handler: readThenAnswer(503, json, "{}")},
 		{name: "starting 409", state: snapshot.StateStarting, handler: readThenAnswer(409, json, "{}"), passes: true},
+		{name: "marked proxy", path: things + "/a/proxy", handler: readThenAnswer(404, marked, "x")},
 		// A pod may answer what it likes.
-		{name: "marked by a pod", path: things + "/a/proxy", handler: readThenAnswer(404, marked, "x"), passes: true},
+		{name: "page of a pod", path: things + "/a/proxy", handler: readThenAnswer(404, text, "404 page not found\n"), passes: true},
 		{name: "401 of a pod", path: things + "/a/proxy", handler: readThenAnswer(401, nil, "x"), passes: true},
 	}
 	for _, test := range tests {
@@ -173,8 +181,14 @@ func TestAnswersThatAreNone(t *testing.T) {
 				if passed := got.body != "second"; passed != test.passes {
 					t.Errorf("%s: got %d %q", method, got.code, got.body)
 				}
+				if got.header.Get(NotServedHeader) != "" {
+					t.Errorf("%s: the marker reached the client", method)
+				}
 			}
 			if test.passes {
+				if n := len(first.Requests()) + len(second.Requests()); n != 2 {
+					t.Errorf("2 requests were executed %d times", n)
+				}
 				return
 			}
 			for _, r := range second.Requests() {

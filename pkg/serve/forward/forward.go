@@ -122,9 +122,9 @@ func (x *exchange) end() {
 
 func (x *exchange) watches() bool { return x.info.Verb == "watch" }
 
-// connects reports whether the answer may come from behind the peer, from a pod
-// or a service: then nothing in it speaks for the peer.
-func (x *exchange) connects() bool { return x.info.Subresource == "proxy" }
+// mayComeFromBehind reports whether the answer may come from behind the peer,
+// from a pod or a service: then nothing in it but the mark speaks for the peer.
+func (x *exchange) mayComeFromBehind() bool { return x.info.Subresource == "proxy" }
 
 func (x *exchange) gvr() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: x.info.APIGroup, Version: x.info.APIVersion, Resource: x.info.Resource}

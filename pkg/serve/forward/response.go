@@ -16,6 +16,7 @@ const peerAnnotation = "peerproxy.kubernetes.io/peer"
 
 // modifyResponse sees a peer's answer before the client does.
 func (x *exchange) modifyResponse(res *http.Response) error {
+	res.Header.Del(NotServedHeader) // it is between servers
 	replaceHeaders(x.w.Header(), res.Header)
 	audit.AddAuditAnnotation(x.ctx, peerAnnotation, x.peer.ServerID)
 	metrics.IncForwarded(x.ctx, res.StatusCode, x.gvr())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,17 +81,31 @@ func TestEventsAreFlushedAtOnce(t *testing.T) {
 	}
 }
 
-// Not only what has no length.
+// Not only what has no length: what is too long to be read as a whole, or may be
+// a stream.
 func TestPartOfAnAnswerOfKnownLengthIsFlushed(t *testing.T) {
-	b := &peertest.Peer{ID: "b", Handler: handler(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", "100")
-		_, _ = io.WriteString(w, "line\n")
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-	})}
-	w := newWorld(t, b)
-	lines, _ := w.stream(w.front.Client(), things)
-	wantLine(t, lines, "line")
+	tests := []struct {
+		path   string
+		length int
+	}{
+		{things, maxSmall + 1},
+		{watch, 100},
+		{things + "/a/log", 100},
+		{things + "/a/proxy", 100},
+	}
+	for _, test := range tests {
+		t.Run(test.path, func(t *testing.T) {
+			b := &peertest.Peer{ID: "b", Handler: handler(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Length", strconv.Itoa(test.length))
+				_, _ = io.WriteString(w, "line\n")
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			})}
+			w := newWorld(t, b)
+			lines, _ := w.stream(w.front.Client(), test.path)
+			wantLine(t, lines, "line")
+		})
+	}
 }
 
 // An answer that is none is not left open for as long as the next one lasts.

@@ -17,7 +17,7 @@ const troubleInterval = 10 * time.Second
 func (x *exchange) logFailure(f *failure) {
 	logger := klog.FromContext(x.ctx)
 	switch f.reason {
-	case reasonClientGone, reasonClientBody, reasonDeadline, reasonShutdown:
+	case reasonBadRequest, reasonClientGone, reasonClientBody, reasonDeadline, reasonShutdown:
 		return // no fault of the peer's
 	}
 	if x.forwarder.troubles.isNews(x.forwarder.clock().Now(), trouble{f.peer, f.reason}) {

@@ -20,7 +20,7 @@ var echo = handler(func(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAudit-Id: the peer's\r\n\r\n", r.Header.Get("Upgrade"))
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAudit-Id: the peer's\r\n"+NotServedHeader+": true\r\n\r\n", r.Header.Get("Upgrade"))
 	_, _ = io.Copy(conn, buffered)
 })
 
@@ -51,6 +51,9 @@ func TestUpgradeHappensAsTheUser(t *testing.T) {
 			}
 			if ids := res.Header["Audit-Id"]; len(ids) != 1 || ids[0] != "the peer's" {
 				t.Errorf("Audit-Id %q", ids)
+			}
+			if res.Header.Get(NotServedHeader) != "" {
+				t.Error("the marker reached the client")
 			}
 			for _, line := range []string{"one", "two"} {
 				_, _ = io.WriteString(conn, line+"\n")
