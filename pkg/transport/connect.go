@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 )
 
 // Reason says why no connection to a peer came about. Its text is a metric's
@@ -33,7 +34,7 @@ const (
 	// ReasonTLS: any other failure of the handshake.
 	ReasonTLS Reason = "tls"
 	// ReasonNotSent: the connection broke before the request's headers were
-	// written to it, or they are none that can be written.
+	// written to it.
 	ReasonNotSent Reason = "not_sent"
 )
 
@@ -59,6 +60,16 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("the peer refused the
 
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.Err }
+
+// UnsendableError means that the request itself can't be written: a header that
+// is none, or more of them than the peer takes. No other connection would help,
+// and nothing left this server.
+type UnsendableError struct{ Err error }
+
+func (e *UnsendableError) Error() string { return fmt.Sprintf("the request can't be sent: %v", e.Err) }
+
+// Unwrap returns the cause.
+func (e *UnsendableError) Unwrap() error { return e.Err }
 
 // streamError has the shape of the HTTP/2 error that net/http does not export;
 // its As method fills any struct of this shape.
@@ -92,10 +103,23 @@ func classify(ctx context.Context, sent *progress, err error) error {
 		return &RefusedError{Err: err}
 	case errors.Is(context.Cause(ctx), errResent):
 		return &RefusedError{Err: errResent}
-	case ctx.Err() == nil && !sent.headers.Load():
-		return &ConnectError{Reason: ReasonNotSent, Err: err}
+	case ctx.Err() != nil || sent.headers.Load():
+		return err
+	case !sent.wanted.Load() || saysUnsendable(err):
+		return &UnsendableError{Err: err}
 	}
-	return err
+	return &ConnectError{Reason: ReasonNotSent, Err: err}
+}
+
+// unsendable is how those errors begin that net/http finds in a request when it
+// writes it to a connection. They have no type.
+//
+// Source: net/http/internal/httpcommon, and golang.org/x/net/idna for the Host.
+var unsendable = []string{"invalid ", "idna: ", "request header list larger than "}
+
+func saysUnsendable(err error) bool {
+	text := strings.TrimPrefix(err.Error(), "http2: ")
+	return slices.ContainsFunc(unsendable, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
 func dialReason(err error) Reason {

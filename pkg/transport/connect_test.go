@@ -83,14 +83,39 @@ func wantReason(t *testing.T, err error, want transport.Reason) {
 	}
 }
 
-func TestWhatWasNotWrittenIsAFailureToConnect(t *testing.T) {
+func TestRequestThatCannotBeWritten(t *testing.T) {
 	pki := peertest.NewPKI(t)
-	peer := (&peertest.Peer{}).Start(t, pki)
-	tr := running(t, configFor(t, pki))
-	req := newRequest(t, "POST", peer.Address(), "body")
-	req.Header["X-Odd"] = []string{"a\nb"}
-	_, err := tr.RoundTrip(req)
-	wantReason(t, err, transport.ReasonNotSent)
+	tests := map[string]func(*http.Request){
+		"header":           func(r *http.Request) { r.Header["X-Odd"] = []string{"a\nb"} },
+		"header's name":    func(r *http.Request) { r.Header["X Odd"] = []string{"a"} },
+		"trailer":          func(r *http.Request) { r.Trailer = http.Header{"X Odd": nil} },
+		"reserved trailer": func(r *http.Request) { r.Trailer = http.Header{"Content-Length": nil} },
+		"host":             func(r *http.Request) { r.Host = "a b" },
+		"name of the host": func(r *http.Request) { r.Host = "xn--\u00e9.example" },
+		"path":             func(r *http.Request) { r.URL.Opaque = "a" },
+		"header list":      func(r *http.Request) { r.Header.Set("X-Long", strings.Repeat("x", 8<<10)) },
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			peer := (&peertest.Peer{MaxHeaderBytes: 4 << 10}).Start(t, pki)
+			tr := running(t, configFor(t, pki))
+			// After it the peer's settings are known.
+			get(t, tr, peer.Address())
+			req := newRequest(t, "POST", peer.Address(), "body")
+			spoil(req)
+			_, err := tr.RoundTrip(req)
+			if _, ok := errors.AsType[*transport.UnsendableError](err); !ok {
+				t.Errorf("got %v, want an UnsendableError", err)
+			}
+			if n := len(peer.Requests()); n != 1 {
+				t.Errorf("executed %d times", n-1)
+			}
+			get(t, tr, peer.Address())
+			if n := peer.Connections(); n != 1 {
+				t.Errorf("the request has cost a connection: %d", n)
+			}
+		})
+	}
 }
 
 // In TLS 1.3 the refusal arrives after the client's handshake, with whatever is

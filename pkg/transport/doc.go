@@ -5,13 +5,15 @@
 // the request's user into headers that the peer's request-header authenticator
 // reads ([Transport.SetIdentity], the one place where that happens). Ordinary
 // requests go over HTTP/2 where the peer speaks it, with pings that find a
-// frozen peer; requests that upgrade their connection go over HTTP/1.1.
+// frozen peer; requests that upgrade their connection go over HTTP/1.1, each
+// over a connection of its own.
 //
 // The files are read once by [New] and again, every ten seconds, by
 // [Transport.Run]. A change makes a new generation of connections; requests in
 // flight finish on the old ones.
 //
 // Errors tell the caller whether the request may be sent again. A
-// [*ConnectError] and a [*RefusedError] mean that no peer executed it. After
-// any other error it may have been executed.
+// [*ConnectError] and a [*RefusedError] mean that no peer executed it, an
+// [*UnsendableError] that none ever will. After any other error it may have been
+// executed.
 package transport

@@ -42,10 +42,14 @@ func (t *Transport) newGeneration(creds credentials) *generation {
 	both := new(http.Protocols)
 	both.SetHTTP1(true)
 	both.SetHTTP2(true)
-	return &generation{
+	g := &generation{
 		ordinary: t.newHTTPTransport(creds, both, "h2", "http/1.1"),
 		upgrade:  t.newHTTPTransport(creds, h1, "http/1.1"),
 	}
+	// On a connection that was used before, a request may be lost, or sent again
+	// by net/http, because the peer has just closed it.
+	g.upgrade.DisableKeepAlives = true
+	return g
 }
 
 func (t *Transport) newHTTPTransport(creds credentials, protocols *http.Protocols, names ...string) *http.Transport {
@@ -123,7 +127,4 @@ func (g *generation) retire() {
 	g.closeIdle()
 }
 
-func (g *generation) closeIdle() {
-	g.ordinary.CloseIdleConnections()
-	g.upgrade.CloseIdleConnections()
-}
+func (g *generation) closeIdle() { g.ordinary.CloseIdleConnections() }

@@ -66,9 +66,9 @@ func TestGivenBackRequestAsksForItsBody(t *testing.T) {
 	}
 }
 
-// On HTTP/1.1 net/http takes a client's word that a POST is repeatable, if it has
-// the body. An upgrade gives it none.
-func TestUpgradeIsNotSentAgain(t *testing.T) {
+// On a connection that was used before, net/http takes a client's word that a
+// POST is repeatable, and any request may be lost. An upgrade gets a new one.
+func TestUpgradeHasAConnectionOfItsOwn(t *testing.T) {
 	pki := peertest.NewPKI(t)
 	peer := &peertest.Peer{}
 	peer.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -89,14 +89,20 @@ func TestUpgradeIsNotSentAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	readAll(t, res) // declined; the connection is used again
+	readAll(t, res) // declined
 
 	req := upgrade()
 	req.Header.Set("Idempotency-Key", "k")
 	if _, err := tr.RoundTrip(req); err == nil {
 		t.Error("answered")
 	}
-	if n := len(peer.Requests()); n != 2 || peer.Connections() != 1 {
-		t.Errorf("executed %d times over %d connections", n-1, peer.Connections())
+	got := peer.Requests()
+	if len(got) != 2 || peer.Connections() != 2 {
+		t.Errorf("executed %d times over %d connections", len(got)-1, peer.Connections())
+	}
+	for _, r := range got {
+		if c := r.Header.Get("Connection"); c != "Upgrade" {
+			t.Errorf("Connection: %s", c)
+		}
 	}
 }

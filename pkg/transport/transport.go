@@ -85,19 +85,19 @@ func New(config Config) (*Transport, error) {
 
 // RoundTrip sends a request whose URL holds a peer's address, and returns the
 // peer's answer, as [http.RoundTripper] says. A request with an Upgrade header
-// goes over a connection of its own.
+// goes over a connection of its own, which is closed after the answer if the
+// peer does not switch protocols.
 //
-// The error is a [*ConnectError] or a [*RefusedError] when the peer did not
-// execute the request.
+// The error is a [*ConnectError], a [*RefusedError] or an [*UnsendableError] when
+// the peer did not execute the request.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	gen := t.current.Load()
 	ctx, cancel := context.WithCancelCause(req.Context())
 	var sent progress
-	out := req.WithContext(sent.follow(ctx, cancel))
+	out := req.WithContext(sent.trace(ctx, cancel))
 	transport := gen.ordinary
 	if out.Header.Get("Upgrade") != "" {
 		transport = gen.upgrade
-		out.GetBody = nil
 	}
 	res, err := transport.RoundTrip(out)
 	if err != nil {

@@ -58,6 +58,9 @@ type Peer struct {
 	Listen string
 	// HTTP1 makes it speak HTTP/1.1 alone.
 	HTTP1 bool
+	// MaxHeaderBytes bounds the headers that it takes, and that it says it takes.
+	// Zero stands for net/http's bound.
+	MaxHeaderBytes int
 	// OnConn is called for each connection, the first being number 1, before its
 	// handshake. If it returns true it has taken the connection over, and the
 	// server does not serve it.
@@ -110,9 +113,10 @@ func (p *Peer) ServeAlso(l net.Listener) { p.serveTLS(tls.NewListener(l, p.tls))
 
 func (p *Peer) serveTLS(l net.Listener) {
 	server := &http.Server{
-		Handler:   http.HandlerFunc(p.serve),
-		TLSConfig: p.tls.Clone(),
-		ErrorLog:  log.New(io.Discard, "", 0),
+		Handler:        http.HandlerFunc(p.serve),
+		TLSConfig:      p.tls.Clone(),
+		MaxHeaderBytes: p.MaxHeaderBytes,
+		ErrorLog:       log.New(io.Discard, "", 0),
 	}
 	p.mu.Lock()
 	p.servers = append(p.servers, server)

@@ -24,11 +24,12 @@ const maxPeeked = 4 << 10
 // judge returns why a peer's answer is none that the client may see, or "". All
 // these mean that the peer has executed nothing.
 func (x *exchange) judge(res *http.Response) reason {
+	if x.mayComeFromBehind() {
+		// A stock peer passes on whatever marker a pod sets.
+		return ""
+	}
 	if marked(res) {
 		return reasonNotServed
-	}
-	if x.mayComeFromBehind() {
-		return ""
 	}
 	switch res.StatusCode {
 	case http.StatusUnauthorized:
