@@ -150,7 +150,7 @@ func New(c Config) (*Proxy, error) {
 	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}}
 	p.record = &lease.Publisher{Storage: storage, ServerID: c.ServerID}
 	p.openapi = openapi.New(openapi.Config{
-		Local:      discovery.InProcess(p.local),
+		Local:      func() http.RoundTripper { return discovery.InProcess(p.local) },
 		Peers:      transport.AsServer(peers),
 		Serializer: c.Serializer,
 		Clock:      c.Clock,

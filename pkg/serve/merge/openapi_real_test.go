@@ -45,12 +45,7 @@ func realV2(t testing.TB, name string) *spec.Swagger  { return parse2(t, string(
 func TestOpenAPIOfRealServers(t *testing.T) {
 	for _, name := range []string{"certificates-v1", "storage-v1"} {
 		old, young := realV3(t, name+"-1.36"), realV3(t, name+"-1.37")
-		for _, order := range [][]OpenAPIMember[spec3.OpenAPI]{
-			{{ServerID: "a", Document: old}, {ServerID: "b", Document: young}},
-			{{ServerID: "b", Document: old}, {ServerID: "a", Document: young}},
-		} {
-			propertiesV3.check(t, newRandom(), order)
-		}
+		propertiesV3.check(t, newRandom(), []OpenAPIMember[spec3.OpenAPI]{{ServerID: "b", Document: old}, {ServerID: "a", Document: young}})
 		merged, err := OpenAPIV3([]OpenAPIMember[spec3.OpenAPI]{{ServerID: "a", Document: old}, {ServerID: "b", Document: young}})
 		if err != nil {
 			t.Fatal(err)
