@@ -87,10 +87,15 @@ func (w *world) serve(r *http.Request) *httptest.ResponseRecorder {
 		Trusted:    func(*http.Request) bool { return w.peer },
 		Forwarder:  w,
 		Documents:  document.New(),
-		OpenAPI:    openapi.New(openapi.Config{Clock: clock.RealClock{}}),
+		OpenAPI:    noOpenAPI(),
 		Serializer: scheme.Codecs.WithoutConversion(),
 	}).ServeHTTP(recorder, r)
 	return recorder
+}
+
+// noOpenAPI knows what is OpenAPI, and has none.
+func noOpenAPI() *openapi.Server {
+	return openapi.New(openapi.Config{Local: func() http.RoundTripper { return nil }, Clock: clock.RealClock{}})
 }
 
 var (
@@ -225,7 +230,7 @@ func TestAMergedDocumentIsServedWhenTheOwnOneCantBeRead(t *testing.T) {
 func TestALocalHitAllocatesNothing(t *testing.T) {
 	served := false
 	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true })
-	handler := WithPeerProxy(next, Config{Snapshots: &world{snap: view(nil)}, Documents: document.New(), OpenAPI: openapi.New(openapi.Config{Clock: clock.RealClock{}})})
+	handler := WithPeerProxy(next, Config{Snapshots: &world{snap: view(nil)}, Documents: document.New(), OpenAPI: noOpenAPI()})
 	r, w := get(alice, "ours"), httptest.NewRecorder()
 	if got := testing.AllocsPerRun(100, func() { handler.ServeHTTP(w, r) }); got != 0 || !served {
 		t.Errorf("%v allocations, served %t", got, served)
@@ -271,7 +276,7 @@ func TestOnlyAnAnswerThatSaysNotServedIsMarked(t *testing.T) {
 			next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) })
 			w := &world{snap: view(nil)}
 			recorder := httptest.NewRecorder()
-			WithPeerProxy(next, Config{Snapshots: w, Trusted: func(*http.Request) bool { return true }, Documents: document.New(), OpenAPI: openapi.New(openapi.Config{Clock: clock.RealClock{}})}).
+			WithPeerProxy(next, Config{Snapshots: w, Trusted: func(*http.Request) bool { return true }, Documents: document.New(), OpenAPI: noOpenAPI()}).
 				ServeHTTP(recorder, get(alice, tc.what, loop, "true"))
 			if got := recorder.Header().Get(forward.NotServedHeader) != ""; got != tc.marked {
 				t.Errorf("marked: %t", got)

@@ -404,8 +404,8 @@ func TestRefreshReadsOnlyWhatIsTooOld(t *testing.T) {
 func TestAHandlerThatHangsOrPanicsIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		calls := 0
-		hanging := InProcess(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++; <-release }))
+		var calls atomic.Int32
+		hanging := InProcess(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1); <-release }))
 		local := &Local{Server: Server{ID: "a", Host: "local", Transport: hanging}, Clock: clock.RealClock{}}
 		began := time.Now()
 		for range 3 {
@@ -418,8 +418,8 @@ func TestAHandlerThatHangsOrPanicsIsAnError(t *testing.T) {
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("three reads of a second took %v", took)
 		}
-		if calls != 1 {
-			t.Errorf("%d calls were left behind, want 1", calls)
+		if got := calls.Load(); got != 1 {
+			t.Errorf("%d calls were left behind, want 1", got)
 		}
 		close(release)
 		synctest.Wait()
