@@ -242,13 +242,17 @@ func TestStopEndsADialInProgress(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _ = tr.Run(ctx) }()
+		done := make(chan error)
+		go func() { done <- tr.Run(ctx) }()
 		start := time.Now()
 		go func() { time.Sleep(time.Second); cancel() }()
 		_, err = tr.RoundTrip(newRequest(t, "GET", "peer:6443", ""))
 		wantReason(t, err, transport.ReasonDial)
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("the dial went on for %v", took-time.Second)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -90,6 +90,10 @@ func (t *Transport) dialTLS(config *tls.Config) DialFunc {
 			_ = raw.Close()
 			return nil, &ConnectError{Reason: handshakeReason(err), Err: err}
 		}
+		if err := ctx.Err(); err != nil {
+			_ = conn.Close()
+			return nil, &ConnectError{Reason: dialReason(err), Err: context.Cause(ctx)}
+		}
 		return conn, nil
 	}
 }

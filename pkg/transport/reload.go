@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // reloadInterval is how often the files are looked at. Comparing what is in
@@ -54,5 +55,14 @@ func (t *Transport) reload(logger klog.Logger, logged string) string {
 
 func (t *Transport) stop() {
 	close(t.stopped)
-	t.current.Load().retire()
+	last := t.current.Load()
+	last.retire()
+	// A connection that came about just now may not have been idle yet; no one
+	// would close it for a long time. The wait is for net/http, not for the
+	// config's time.
+	<-clock.RealClock{}.After(settling)
+	last.closeIdle()
 }
+
+// settling is how long net/http may take to put a new connection in its place.
+const settling = 100 * time.Millisecond

@@ -148,7 +148,15 @@ func runInBubble(t *testing.T, config transport.Config) (*transport.Transport, k
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = tr.Run(klog.NewContext(t.Context(), logger)) }()
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+	done := make(chan error)
+	go func() { done <- tr.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 	return tr, logger.GetSink().(ktesting.Underlier).GetBuffer()
 }
 

@@ -125,6 +125,9 @@ func (s *server) run() error {
 	if err := apis.install(generic); err != nil {
 		return err
 	}
+	// A connection that is new when a server stops may stay open, with the proxy
+	// or without, until this has passed. It is that of requests otherwise.
+	generic.ShutdownTimeout = 3 * time.Second
 	s.hook(generic)
 	ctx, stop := context.WithCancel(s.t.Context())
 	s.stop = stop

@@ -39,13 +39,13 @@ func TestAForwardedWatchEndsWhenThisServerShutsDown(t *testing.T) {
 	}
 }
 
-// By default a server does not tell watches that it stops. It waits for them as
-// long as for any request, for the forwarded ones no longer than for its own.
+// By default a server does not tell watches that it stops, and waits for them
+// until its patience ends: for the forwarded ones no longer than for its own.
 func TestAForwardedWatchKeepsAServerNoLongerThanALocalOne(t *testing.T) {
 	t.Parallel()
 	took := map[string]time.Duration{}
 	for place, r := range map[string]resource{"local": common[1], "forwarded": ours()} {
-		a, _ := watched(t, r, spec{id: "a", timeout: 2 * time.Second})
+		a, _ := watched(t, r, spec{id: "a"})
 		took[place] = a.end(patience)
 	}
 	t.Logf("the server took %v to end beside a local watch, %v beside a forwarded one", took["local"], took["forwarded"])
@@ -128,9 +128,18 @@ func TestRunEndsWithinASecondOfItsContext(t *testing.T) {
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("Run took %v to end", took)
 	}
-	if err := goleak.Find(before); err != nil {
-		t.Error(err)
-	}
+	// Run has returned, so what it started is gone. The other ends of its
+	// connections, in this process too, notice that in their own time.
+	var left error
+	defer func() {
+		if t.Failed() && left != nil {
+			t.Log(left)
+		}
+	}()
+	eventually(t, "no goroutine is left", func() bool {
+		left = goleak.Find(before)
+		return left == nil
+	})
 	for _, storage := range apis.groups {
 		for _, s := range storage {
 			s.Destroy()

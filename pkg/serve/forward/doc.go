@@ -19,8 +19,8 @@
 // HEAD or OPTIONS.
 //
 // A client that gets no peer's answer gets a Status in the encoding it asked for,
-// with a fixed message: 503, with Retry-After where nothing was executed, 504
-// without it where the outcome is unknown, 500 where this server can't say who
+// with a fixed message: 503, with Retry-After where nothing was executed or the
+// request may be repeated, 504 without it where the outcome is unknown, 500 where this server can't say who
 // asks, 400 where the request can't be written.
 //
 // A small answer to a GET goes to the client when all of it is there: until then

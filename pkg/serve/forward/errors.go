@@ -88,8 +88,9 @@ func isSafe(method string) bool {
 }
 
 // status is what the client is told. The messages are fixed and hold no address.
-// A 503 carries Retry-After only when nothing was executed, and a 504 never: a
-// client sends any method again that is answered with it.
+// A 503 carries Retry-After only when nothing was executed or the request is safe
+// to repeat, and a 504 never: a client sends any method again that is answered
+// with it.
 func (f *failure) status(method string) *apierrors.StatusError {
 	switch f.reason {
 	case reasonNoRequestInfo:
@@ -106,7 +107,8 @@ func (f *failure) status(method string) *apierrors.StatusError {
 		return apierrors.NewTimeoutError("the server that serves this resource did not answer in time", 0)
 	case reasonLost:
 		if isSafe(method) {
-			return apierrors.NewServiceUnavailable("the server that serves this resource did not answer")
+			// It may have been executed, and may be again.
+			return retryLater("the server that serves this resource did not answer")
 		}
 		return apierrors.NewTimeoutError("the server that serves this resource did not answer; the request may or may not have been executed", 0)
 	case reasonShutdown:

@@ -64,9 +64,9 @@ func TestLostConnection(t *testing.T) {
 		reached    int // of two candidates
 		retryAfter string
 	}{
-		{"GET", http.StatusServiceUnavailable, 2, ""},
-		{"HEAD", http.StatusServiceUnavailable, 2, ""},
-		{"OPTIONS", http.StatusServiceUnavailable, 2, ""},
+		{"GET", http.StatusServiceUnavailable, 2, "1"},
+		{"HEAD", http.StatusServiceUnavailable, 2, "1"},
+		{"OPTIONS", http.StatusServiceUnavailable, 2, "1"},
 		{"POST", http.StatusGatewayTimeout, 1, ""},
 		{"PUT", http.StatusGatewayTimeout, 1, ""},
 		{"PATCH", http.StatusGatewayTimeout, 1, ""},
