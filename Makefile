@@ -25,7 +25,7 @@ UNIT := ./pkg/... $(patsubst %/,./%/...,$(filter-out test/integration/ test/e2e/
 
 OURS  := bin/kube-apiserver-v1.37 bin/kube-apiserver-v1.36 bin/mixed-cluster
 STOCK := bin/stock-kube-apiserver-v1.37 bin/stock-kube-apiserver-v1.36
-TOOLS := bin/kubectl bin/kube-controller-manager-v1.37
+TOOLS := bin/kubectl
 
 # `go test` vets by itself what it tests. Where `make verify` has vetted the
 # same packages, and a race or second build would vet their dependencies anew,
@@ -47,7 +47,7 @@ build: $(OURS) ## Build our kube-apiservers and mixed-cluster into bin/ (first t
 
 stock: $(STOCK) ## Build the unchanged kube-apiservers that end-to-end tests compare with
 
-tools: $(TOOLS) ## Build kubectl and kube-controller-manager for end-to-end tests
+tools: $(TOOLS) ## Build kubectl for end-to-end tests
 
 bin/kube-apiserver-v%: FORCE
 	@hack/build-kube.sh $* ./kube-apiserver $@

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -87,10 +88,6 @@ func TestRunEndsWithinASecondOfItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apis, err := newAPIs(c.backend(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	before := goleak.IgnoreCurrent()
 	proxy, err := peerproxy.New(peerproxy.Config{
 		ServerID:            "a",
@@ -101,7 +98,7 @@ func TestRunEndsWithinASecondOfItsContext(t *testing.T) {
 		Client:              fake.NewClientset(identityLease("a", "first"), identityLease("good", "first"), identityLease("silent", "first")),
 		Records:             *c.backend().ForResource(recordsResource),
 		StorageMediaType:    "application/vnd.kubernetes.protobuf",
-		Serializer:          apis.codecs,
+		Serializer:          serializer.NewCodecFactory(newScheme(nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -140,11 +137,6 @@ func TestRunEndsWithinASecondOfItsContext(t *testing.T) {
 		left = goleak.Find(before)
 		return left == nil
 	})
-	for _, storage := range apis.groups {
-		for _, s := range storage {
-			s.Destroy()
-		}
-	}
 }
 
 // The hooks' context ends when the server takes no more requests, and Run with
