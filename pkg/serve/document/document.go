@@ -1,8 +1,6 @@
 package document
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
 	"reflect"
@@ -11,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"peerproxy.internal/pkg/serve/represent"
 )
 
 // minCompressed is the size in bytes from which on a body is compressed. What
@@ -110,7 +109,7 @@ func (s *Server) compress(d *document, format int) (*body, error) {
 	if err != nil || len(plain.data) < minCompressed {
 		return plain, err
 	}
-	data, err := gzipped(plain.data)
+	data, err := represent.Gzip(plain.data)
 	if err != nil {
 		return nil, fmt.Errorf("compressing the merged document: %w", err)
 	}
@@ -126,21 +125,4 @@ func (d *document) newBody(data []byte, encoding []string) (*body, error) {
 		}
 	}
 	return &body{data: data, etag: etag, encoding: encoding, length: []string{strconv.Itoa(len(data))}}, nil
-}
-
-func gzipped(plain []byte) ([]byte, error) {
-	var data bytes.Buffer
-	// The slower levels save a few percent of a discovery document's bytes and
-	// take ten times as long, while the first request for a new content waits.
-	w, err := gzip.NewWriterLevel(&data, gzip.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(plain); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return data.Bytes(), nil
 }

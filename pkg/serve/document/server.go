@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"peerproxy.internal/pkg/serve/merge"
+	"peerproxy.internal/pkg/serve/represent"
 	"peerproxy.internal/pkg/snapshot"
 )
 
@@ -98,15 +99,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, request Request, 
 // answer returns the entity tag and what to send, nil for nothing but a 304.
 func (s *Server) answer(r *http.Request, request Request, doc *document) (etag []string, b *body, err error) {
 	if doc.etag != nil {
-		if etag, err = doc.etag(); err != nil || matches(r.Header, etag[0]) {
+		if etag, err = doc.etag(); err != nil || represent.Matches(r.Header, etag[0]) {
 			return etag, nil, err
 		}
 	}
-	b, err = s.body(doc, request.format, s.compresses && acceptsGzip(r.Header))
+	b, err = s.body(doc, request.format, s.compresses && represent.AcceptsGzip(r.Header))
 	if err != nil {
 		return nil, nil, err
 	}
-	if doc.etag == nil && matches(r.Header, b.etag[0]) {
+	if doc.etag == nil && represent.Matches(r.Header, b.etag[0]) {
 		return b.etag, nil, nil
 	}
 	return b.etag, b, nil

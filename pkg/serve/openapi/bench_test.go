@@ -14,6 +14,7 @@ import (
 	"k8s.io/kube-openapi/pkg/handler3"
 
 	"peerproxy.internal/pkg/serve/merge"
+	"peerproxy.internal/pkg/serve/represent"
 )
 
 // readOpenAPI reads what a server of Kubernetes serves.
@@ -126,7 +127,7 @@ func BenchmarkRealDocuments(b *testing.B) {
 	})
 	b.Run("GzipV2", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := gzipped(merged); err != nil {
+			if _, err := represent.Gzip(merged); err != nil {
 				b.Fatal(err)
 			}
 		}

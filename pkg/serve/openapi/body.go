@@ -3,6 +3,7 @@ package openapi
 import (
 	"crypto/sha512"
 	"fmt"
+	"peerproxy.internal/pkg/serve/represent"
 	"strconv"
 	"sync"
 )
@@ -81,7 +82,7 @@ func compress(plain func() (body, error)) (body, error) {
 	if err != nil || len(b.data) < minCompressed {
 		return b, err
 	}
-	data, err := gzipped(b.data)
+	data, err := represent.Gzip(b.data)
 	if err != nil {
 		return body{}, fmt.Errorf("compress the document: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"peerproxy.internal/pkg/serve/merge"
+	"peerproxy.internal/pkg/serve/represent"
 	"peerproxy.internal/pkg/snapshot"
 )
 
@@ -56,7 +57,7 @@ func (x *exchange) write(w http.ResponseWriter, d *document) {
 		return
 	}
 	compressed := 0
-	if x.compresses && acceptsGzip(x.r.Header) {
+	if x.compresses && represent.AcceptsGzip(x.r.Header) {
 		compressed = 1
 	}
 	b, err := d.bodies[x.request.format][compressed]()
@@ -79,7 +80,7 @@ func (x *exchange) write(w http.ResponseWriter, d *document) {
 		h.Set("Cache-Control", "public, immutable")
 		h.Set("Expires", x.clock.Now().UTC().AddDate(1, 0, 0).Format(http.TimeFormat))
 	}
-	if matches(x.r.Header, b.etag) {
+	if represent.Matches(x.r.Header, b.etag) {
 		h.Del("Content-Type")
 		w.WriteHeader(http.StatusNotModified)
 		return

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"peerproxy.internal/pkg/serve/represent"
 	"peerproxy.internal/pkg/snapshot"
 )
 
@@ -131,7 +132,7 @@ func (p *peers) fetchFrom(ctx context.Context, peer *snapshot.Peer, key document
 	if err := check(key, got); err != nil {
 		return nil, fmt.Errorf("%s: %w", peer.ServerID, err)
 	}
-	return gzipped(got.body)
+	return represent.Gzip(got.body)
 }
 
 // check reports why an answer is not the document that was asked for.
@@ -191,23 +192,6 @@ func (p *peers) keep(next *index) {
 		}
 	}
 	maps.DeleteFunc(p.documents, func(key documentKey, _ *kept) bool { return !needed[key] })
-}
-
-func gzipped(plain []byte) ([]byte, error) {
-	var data bytes.Buffer
-	// The slower levels save few bytes and take much longer, while a request
-	// waits.
-	w, err := gzip.NewWriterLevel(&data, gzip.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(plain); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return data.Bytes(), nil
 }
 
 func gunzipped(compressed []byte) ([]byte, error) {

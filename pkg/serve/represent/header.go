@@ -1,4 +1,6 @@
-package openapi
+// Package represent has what serving a document's representations takes: which
+// one a request accepts or has already, and how it is compressed.
+package represent
 
 import (
 	"net/http"
@@ -6,9 +8,9 @@ import (
 	"strings"
 )
 
-// matches reports whether an If-None-Match header names the quoted entity tag.
+// Matches reports whether an If-None-Match header names the quoted entity tag.
 // The comparison is weak, as RFC 9110 wants it (section 13.1.2).
-func matches(header http.Header, etag string) bool {
+func Matches(header http.Header, etag string) bool {
 	for tag := range elements(header["If-None-Match"]) {
 		if tag == "*" || strings.TrimPrefix(tag, "W/") == etag {
 			return true
@@ -17,9 +19,9 @@ func matches(header http.Header, etag string) bool {
 	return false
 }
 
-// acceptsGzip reports whether an Accept-Encoding header names gzip with a weight
+// AcceptsGzip reports whether an Accept-Encoding header names gzip with a weight
 // that is not zero (RFC 9110, section 12.5.3).
-func acceptsGzip(header http.Header) bool {
+func AcceptsGzip(header http.Header) bool {
 	for coding := range elements(header["Accept-Encoding"]) {
 		name, weight, weighted := strings.Cut(coding, ";")
 		if strings.EqualFold(strings.Trim(name, " \t"), "gzip") {

@@ -1,4 +1,4 @@
-package document
+package represent
 
 import (
 	"net/http"
@@ -22,7 +22,7 @@ func TestMatches(t *testing.T) {
 		{"empty", []string{""}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := matches(http.Header{"If-None-Match": test.values}, `"TAG"`); got != test.want {
+			if got := Matches(http.Header{"If-None-Match": test.values}, `"TAG"`); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -47,7 +47,7 @@ func TestAcceptsGzip(t *testing.T) {
 		{"empty", []string{""}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := acceptsGzip(http.Header{"Accept-Encoding": test.values}); got != test.want {
+			if got := AcceptsGzip(http.Header{"Accept-Encoding": test.values}); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})
