@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/reconcilers"
@@ -104,8 +105,14 @@ func New(config *app.Config, flags peeroptions.Server) (*peerproxy.Proxy, error)
 	if err != nil {
 		return nil, err
 	}
+	ip, port, err := early(config.KubeAPIs.ControlPlane.Extra.PeerAdvertiseAddress)
+	if err != nil {
+		return nil, err
+	}
 	return peerproxy.New(peerproxy.Config{
 		ServerID:            generic.APIServerID,
+		AdvertiseIP:         ip,
+		AdvertisePort:       port,
 		CAFile:              flags.CAFile,
 		ProxyClientCertFile: flags.ProxyClientCertFile,
 		ProxyClientKeyFile:  flags.ProxyClientKeyFile,
@@ -117,6 +124,18 @@ func New(config *app.Config, flags peeroptions.Server) (*peerproxy.Proxy, error)
 		Dial:                dial,
 		CustomResources:     CustomResources,
 	})
+}
+
+// early is the address at which peers reach the server before it is ready.
+func early(a reconcilers.PeerAdvertiseAddress) (ip string, port int32, err error) {
+	if a.PeerAdvertiseIP == "" {
+		return "", 0, nil
+	}
+	number, err := strconv.ParseInt(a.PeerAdvertisePort, 10, 32)
+	if err != nil {
+		return "", 0, fmt.Errorf("peer proxy: the port advertised to peers: %w", err)
+	}
+	return a.PeerAdvertiseIP, int32(number), nil
 }
 
 func egressDialer(generic *genericapiserver.Config) (func(context.Context, string, string) (net.Conn, error), error) {

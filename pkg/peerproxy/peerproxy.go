@@ -51,9 +51,11 @@ const (
 	// exclusionGrace is how long a deleted custom resource or aggregated API
 	// stays out of documents that peers make anew.
 	exclusionGrace = 5 * time.Minute
-	// longestDoubt and doubtWindow bound how long a member without a document
-	// keeps requests from an ordinary 404.
-	longestDoubt, doubtWindow = 30 * time.Second, 10 * time.Minute
+	// longestDoubt and longestStart bound how long a member without a document
+	// keeps requests from an ordinary 404, and how long one that is not ready
+	// takes part, both within any allowanceWindow.
+	longestDoubt, longestStart = 30 * time.Second, 5 * time.Minute
+	allowanceWindow            = 10 * time.Minute
 )
 
 // Config is what a [Proxy] needs of the server that it is linked into. Every
@@ -78,6 +80,10 @@ type Config struct {
 	StorageMediaType string
 	// Serializer negotiates the encoding of errors.
 	Serializer runtime.NegotiatedSerializer
+	// AdvertiseIP and AdvertisePort, optional, are where peers reach this server
+	// before it is ready: without them it takes part once it is.
+	AdvertiseIP   string
+	AdvertisePort int32
 	// Dial, optional, is the egress dialer of the network "controlplane".
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// CustomResources, optional, returns the resources that a custom resource
@@ -148,7 +154,7 @@ func New(c Config) (*Proxy, error) {
 		return nil, fmt.Errorf("peer proxy: %w", err)
 	}
 	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}}
-	p.record = &lease.Publisher{Storage: storage, ServerID: c.ServerID}
+	p.record = &lease.Publisher{Storage: storage, ServerID: c.ServerID, Clock: c.Clock}
 	p.openapi = openapi.New(openapi.Config{
 		Local:      func() http.RoundTripper { return discovery.InProcess(p.local) },
 		Peers:      transport.AsServer(peers),
@@ -167,7 +173,8 @@ func New(c Config) (*Proxy, error) {
 		Peers:      transport.AsServer(peers),
 		Limits: observe.Limits{
 			DepartureGrace: departureGrace,
-			Doubt:          observe.DoubtLimits{Longest: longestDoubt, Window: doubtWindow},
+			Doubt:          observe.Allowance{Longest: longestDoubt, Window: allowanceWindow},
+			Starting:       observe.Allowance{Longest: longestStart, Window: allowanceWindow},
 		},
 		Clock: c.Clock,
 	})
@@ -230,7 +237,22 @@ func (p *Proxy) Run(ctx context.Context) error {
 	running.Go(func() { transportErr = p.transport.Run(ctx) })
 	running.Go(func() { p.record.Run(ctx) })
 	running.Go(func() { p.openapi.Run(ctx) })
+	running.Go(func() { p.takePartEarly(ctx) })
 	observerErr := p.observer.Run(ctx)
 	running.Wait()
 	return errors.Join(transportErr, observerErr)
+}
+
+// takePartEarly publishes an early record as soon as this server can tell what
+// it serves: its readiness may depend on a webhook that, at an older server,
+// looks for what only this one has.
+func (p *Proxy) takePartEarly(ctx context.Context) {
+	if p.config.AdvertiseIP == "" {
+		return
+	}
+	select {
+	case incarnation := <-p.observer.Incarnation():
+		p.record.PublishStarting(p.config.AdvertiseIP, p.config.AdvertisePort, incarnation)
+	case <-ctx.Done():
+	}
 }

@@ -6,8 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/clock"
 )
 
 // writes is a storage that notes what is written to it.
@@ -16,6 +19,7 @@ type writes struct {
 	// dead storage answers nothing.
 	dead      bool
 	published []string
+	records   []Record
 	removed   []string
 }
 
@@ -24,8 +28,13 @@ func (w *writes) GuaranteedUpdate(ctx context.Context, key string, into runtime.
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	written, _, err := update(into, storage.ResponseMeta{})
+	if err != nil {
+		return err
+	}
+	_, record, err := recordOf(written.(*corev1.Endpoints))
 	w.published = append(w.published, key)
-	_, _, err := update(into, storage.ResponseMeta{})
+	w.records = append(w.records, record)
 	return err
 }
 
@@ -39,7 +48,7 @@ func (w *writes) Delete(ctx context.Context, key string, _ runtime.Object, _ *st
 }
 
 func publisher(backend storage.Interface) *Publisher {
-	return &Publisher{Storage: &Storage{backend: backend, destroy: func() {}}, ServerID: "a"}
+	return &Publisher{Storage: &Storage{backend: backend, destroy: func() {}}, ServerID: "a", Clock: clock.RealClock{}}
 }
 
 func TestPublisherWritesWhenAsked(t *testing.T) {
@@ -65,6 +74,26 @@ func TestPublisherWritesWhenAsked(t *testing.T) {
 		synctest.Wait()
 		if len(backend.published) != 2 {
 			t.Error("published after the removal")
+		}
+	})
+}
+
+func TestAnEarlyRecordIsRenewedUntilTheServerIsReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &writes{}
+		p := publisher(backend)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go p.Run(ctx)
+		p.PublishStarting("192.0.2.1", 1, "a_1")
+		time.Sleep(25 * time.Second)
+		p.Publish("192.0.2.1", 1)
+		synctest.Wait()
+		p.PublishStarting("192.0.2.1", 1, "a_1")
+		time.Sleep(time.Minute)
+		early, ready := Record{"192.0.2.1:1", "a_1"}, Record{"192.0.2.1:1", ""}
+		if diff := cmp.Diff([]Record{early, early, early, ready}, backend.records); diff != "" {
+			t.Error(diff)
 		}
 	})
 }
