@@ -55,7 +55,7 @@ func NewConfig(opts options.CompletedOptions, own peeroptions.Options) (*app.Con
 	if !flags.On() {
 		return config, nil
 	}
-	proxy, err := New(config, flags)
+	proxy, err := New(config, flags, own)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func advertised(opts options.CompletedOptions, flags peeroptions.Server) (reconc
 }
 
 // New makes a proxy for the server that is being configured.
-func New(config *app.Config, flags peeroptions.Server) (*peerproxy.Proxy, error) {
+func New(config *app.Config, flags peeroptions.Server, own peeroptions.Options) (*peerproxy.Proxy, error) {
 	generic := config.KubeAPIs.ControlPlane.Generic
 	factory, ok := config.KubeAPIs.ControlPlane.StorageFactory.(*serverstorage.DefaultStorageFactory)
 	if !ok {
@@ -113,6 +113,7 @@ func New(config *app.Config, flags peeroptions.Server) (*peerproxy.Proxy, error)
 		ServerID:            generic.APIServerID,
 		AdvertiseIP:         ip,
 		AdvertisePort:       port,
+		Periods:             own.Periods,
 		CAFile:              flags.CAFile,
 		ProxyClientCertFile: flags.ProxyClientCertFile,
 		ProxyClientKeyFile:  flags.ProxyClientKeyFile,

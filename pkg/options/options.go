@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"peerproxy.internal/pkg/peerproxy"
 )
 
 // Options are the peer proxy's own flags.
@@ -22,6 +24,8 @@ type Options struct {
 	// ServerID replaces the server ID that a kube-apiserver makes of its host
 	// name. Empty keeps that.
 	ServerID string
+	// Periods are a member's grace periods.
+	Periods peerproxy.Periods
 }
 
 // AddFlags adds the flags.
@@ -30,19 +34,21 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"The ID of this server among its peers: the name of its identity lease. It has to be different on every server, "+
 		"and to stay the same over restarts. If empty, it is made of the host name. "+
 		"Set it to run several servers on one host.")
+	addPeriods(fs, &o.Periods)
 }
 
 // Validate checks the flags themselves.
 func (o *Options) Validate() []error {
+	errs := validatePeriods(o.Periods)
 	if o.ServerID == "" {
-		return nil
+		return errs
 	}
 	// The ID names a lease and is the value of a label.
 	problems := append(validation.IsDNS1123Subdomain(o.ServerID), validation.IsValidLabelValue(o.ServerID)...)
 	if len(problems) > 0 {
-		return []error{fmt.Errorf("--peer-server-id %q can't name a lease: %s", o.ServerID, problems[0])}
+		errs = append(errs, fmt.Errorf("--peer-server-id %q can't name a lease: %s", o.ServerID, problems[0]))
 	}
-	return nil
+	return errs
 }
 
 // Server holds the values of the flags that a kube-apiserver has already.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // bundle writes a file with a certificate and returns its name.
@@ -117,5 +119,38 @@ func TestServerID(t *testing.T) {
 		if got := len((&Options{ServerID: id}).Validate()) == 0; got != ok {
 			t.Errorf("%q: valid %t, want %t", id, got, ok)
 		}
+	}
+}
+
+func TestPeriodsHaveDefaultsAndLimits(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want []string // the flags complained of
+	}{
+		{},
+		{args: []string{"--peer-starting-grace-period=10m", "--peer-unknown-grace-period=1s", "--peer-departed-grace-period=24h"}},
+		{args: []string{"--peer-starting-grace-period=0"}, want: []string{"--peer-starting-grace-period"}},
+		{args: []string{"--peer-unknown-grace-period=1h", "--peer-departed-grace-period=-1s"}, want: []string{"--peer-unknown-grace-period", "--peer-departed-grace-period"}},
+	} {
+		var o Options
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(fs)
+		if err := fs.Parse(tc.args); err != nil {
+			t.Fatal(err)
+		}
+		errs := o.Validate()
+		if len(errs) != len(tc.want) {
+			t.Errorf("%v: got %v, want complaints of %v", tc.args, errs, tc.want)
+			continue
+		}
+		for i, flag := range tc.want {
+			if !strings.Contains(errs[i].Error(), flag) {
+				t.Errorf("%v: got %v, want a complaint of %s", tc.args, errs[i], flag)
+			}
+		}
+	}
+	var none Options
+	if errs := none.Validate(); len(errs) > 0 {
+		t.Errorf("without flags: %v", errs)
 	}
 }

@@ -13,6 +13,7 @@
 package peerproxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,17 +47,44 @@ import (
 )
 
 const (
-	// departureGrace is how long the documents of a member that left are kept.
-	departureGrace = 10 * time.Minute
 	// exclusionGrace is how long a deleted custom resource or aggregated API
 	// stays out of documents that peers make anew.
 	exclusionGrace = 5 * time.Minute
-	// longestDoubt and longestStart bound how long a member without a document
-	// keeps requests from an ordinary 404, and how long one that is not ready
-	// takes part, both within any allowanceWindow.
-	longestDoubt, longestStart = 30 * time.Second, 5 * time.Minute
-	allowanceWindow            = 10 * time.Minute
+	// allowanceWindow is the time within which a peer uses up a period.
+	allowanceWindow = 10 * time.Minute
 )
+
+// Periods bound what a member in trouble costs the others. A zero period stands
+// for its default.
+type Periods struct {
+	// Starting is how long, within any 10 minutes, a peer takes part that is not
+	// ready yet: 5 minutes.
+	Starting time.Duration
+	// Unknown is how long, within any 10 minutes, a peer whose discovery can't be
+	// read keeps requests from a 404: 30 s.
+	Unknown time.Duration
+	// Departed is how long what only a peer served is kept after its identity
+	// lease is gone: 10 minutes.
+	Departed time.Duration
+}
+
+// WithDefaults returns the periods with their defaults filled in.
+func (p Periods) WithDefaults() Periods {
+	p.Starting = cmp.Or(p.Starting, 5*time.Minute)
+	p.Unknown = cmp.Or(p.Unknown, 30*time.Second)
+	p.Departed = cmp.Or(p.Departed, 10*time.Minute)
+	return p
+}
+
+// limits are the periods as the observer knows them.
+func (p Periods) limits() observe.Limits {
+	p = p.WithDefaults()
+	return observe.Limits{
+		DepartureGrace: p.Departed,
+		Doubt:          observe.Allowance{Longest: p.Unknown, Window: allowanceWindow},
+		Starting:       observe.Allowance{Longest: p.Starting, Window: allowanceWindow},
+	}
+}
 
 // Config is what a [Proxy] needs of the server that it is linked into. Every
 // field without "optional" is required.
@@ -84,6 +112,8 @@ type Config struct {
 	// before it is ready: without them it takes part once it is.
 	AdvertiseIP   string
 	AdvertisePort int32
+	// Periods, optional, are the grace periods of other members.
+	Periods Periods
 	// Dial, optional, is the egress dialer of the network "controlplane".
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// CustomResources, optional, returns the resources that a custom resource
@@ -171,12 +201,8 @@ func New(c Config) (*Proxy, error) {
 		Touched:    touched,
 		Local:      discovery.InProcess(p.local),
 		Peers:      transport.AsServer(peers),
-		Limits: observe.Limits{
-			DepartureGrace: departureGrace,
-			Doubt:          observe.Allowance{Longest: longestDoubt, Window: allowanceWindow},
-			Starting:       observe.Allowance{Longest: longestStart, Window: allowanceWindow},
-		},
-		Clock: c.Clock,
+		Limits:     c.Periods.limits(),
+		Clock:      c.Clock,
 	})
 	return p, nil
 }
