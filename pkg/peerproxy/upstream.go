@@ -15,9 +15,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// removeTimeout bounds the removal of the own endpoint record: a shutdown waits
-// for it, and a record that stays is gone with its TTL.
-const removeTimeout = 2 * time.Second
+const (
+	// removeTimeout bounds the removal of the own endpoint record; one that stays
+	// is gone with its TTL.
+	removeTimeout = 2 * time.Second
+	// removePatience is how long a shutdown waits for that. Its hooks run one
+	// after another, and while one waits for a dead etcd the identity lease may
+	// begin to be renewed, which holds up its own hook for half a minute.
+	removePatience = 250 * time.Millisecond
+)
 
 // Upstream returns the proxy as the interface that a kube-apiserver wires into
 // its hooks: Run, readiness and the exclusions are then taken care of.
@@ -98,16 +104,25 @@ func (w *recordWriter) UpdateLease(serverID, ip string, ports []corev1.EndpointP
 	return nil
 }
 
-// RemoveLease removes the record; a shutdown waits for it.
+// RemoveLease has the record removed, and does not wait for long.
 func (w *recordWriter) RemoveLease(serverID string) error {
 	w.stopped.Store(true)
 	run := w.proxy.run.Load()
 	if run == nil {
 		return fmt.Errorf("remove the endpoint record of %s: the peer proxy does not run, so it has none", serverID)
 	}
-	ctx, cancel := context.WithTimeout(*run, removeTimeout)
-	defer cancel()
-	return w.proxy.record.Remove(ctx)
+	removed := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(*run, removeTimeout)
+		defer cancel()
+		removed <- w.proxy.record.Remove(ctx)
+	}()
+	select {
+	case err := <-removed:
+		return err
+	case <-w.proxy.config.Clock.After(removePatience):
+		return fmt.Errorf("the endpoint record of %s is not removed yet: etcd is slow; it ends with its TTL at the latest", serverID)
+	}
 }
 
 // GetEndpoint answers from the current snapshot.
