@@ -65,7 +65,8 @@ type Observer struct {
 	pollers  map[string]poller
 	excluded *snapshot.Exclusions
 	isReady  bool
-	told     bool
+	// self is this server's incarnation, empty until it is known.
+	self string
 
 	// running counts the goroutines that Run has to wait for.
 	running sync.WaitGroup
@@ -179,20 +180,27 @@ func (o *Observer) look(ctx context.Context, started time.Time) time.Time {
 	}
 	o.follow(ctx, content.Peers)
 	o.touch(facts.Excluded)
-	o.tellIncarnation(facts)
+	o.tellIncarnation(ctx, facts)
 	return next
 }
 
-// tellIncarnation tells the own incarnation once it is known.
-func (o *Observer) tellIncarnation(facts Facts) {
-	if o.told || facts.Local == nil {
-		return
-	}
+// tellIncarnation tells the own incarnation once it is known. That it changes
+// afterwards is another server's doing: a server has one for life.
+func (o *Observer) tellIncarnation(ctx context.Context, facts Facts) {
+	now := ""
 	for _, member := range facts.Members {
 		if member.ServerID == o.config.ServerID && member.Identity != nil && !member.Identity.Renewed.Before(o.born) {
-			o.told = true
-			o.incarnation <- member.Identity.Incarnation
+			now = member.Identity.Incarnation
 		}
+	}
+	switch {
+	case now == "" || now == o.self || facts.Local == nil:
+	case o.self == "":
+		o.self = now
+		o.incarnation <- now
+	default:
+		o.self = now
+		klog.FromContext(ctx).Error(nil, "Another server has this server's ID, and takes its identity lease and endpoint record from it: every server needs an ID of its own", "serverID", o.config.ServerID, "holder", now)
 	}
 }
 

@@ -1,9 +1,14 @@
 package observe
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"peerproxy.internal/pkg/observe/lease"
 	"peerproxy.internal/pkg/snapshot"
@@ -152,6 +157,33 @@ func TestTheOwnIncarnationIsToldOnceItIsKnown(t *testing.T) {
 		c.set(func() {})
 		if got := told(); got != "" {
 			t.Errorf("told %q again", got)
+		}
+	})
+}
+
+func TestAnotherServerOfTheSameIDIsNamedInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{listed: true, serves: map[string]string{"local": "ours"}, members: []lease.Member{at("a", "a:1", "a_1")}}
+		c.members[0].Identity.Renewed = time.Now()
+		o := newObserver(c)
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+		done := make(chan error)
+		go func() { done <- o.Run(ctx) }()
+		synctest.Wait()
+		other := at("a", "a:1", "a_2")
+		other.Identity.Renewed = time.Now()
+		c.set(func() { c.members = []lease.Member{other} })
+		synctest.Wait()
+		c.set(func() {})
+		synctest.Wait()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		if strings.Count(log, "needs an ID of its own") != 1 || !strings.Contains(log, "a_2") {
+			t.Errorf("the log has %q, want one line that names the other", log)
 		}
 	})
 }
