@@ -91,7 +91,7 @@ func (c *cut) join(near, far net.Conn) {
 	c.open = append(c.open, near, far)
 	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
 		go func() {
-			io.Copy(way[0], way[1]) //nolint:errcheck // its end is all that matters
+			io.Copy(way[0], way[1])
 			near.Close()
 			far.Close()
 		}()
@@ -124,7 +124,7 @@ func openWatch(t *testing.T, s *cluster.Server, path string) io.Closer {
 	if response.StatusCode != 200 {
 		t.Fatalf("watch %s at %s: %s", path, s.Name(), response.Status)
 	}
-	go io.Copy(io.Discard, response.Body) //nolint:errcheck // its end is all that matters
+	go io.Copy(io.Discard, response.Body)
 	return response.Body
 }
 
