@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -13,16 +12,6 @@ import (
 	upstream "k8s.io/apiserver/pkg/util/peerproxy"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-)
-
-const (
-	// removeTimeout bounds the removal of the own endpoint record; one that stays
-	// is gone with its TTL.
-	removeTimeout = 2 * time.Second
-	// removePatience is how long a shutdown waits for that. Its hooks run one
-	// after another, and while one waits for a dead etcd the identity lease may
-	// begin to be renewed, which holds up its own hook for half a minute.
-	removePatience = 250 * time.Millisecond
 )
 
 // Upstream returns the proxy as the interface that a kube-apiserver wires into
@@ -111,18 +100,7 @@ func (w *recordWriter) RemoveLease(serverID string) error {
 	if run == nil {
 		return fmt.Errorf("remove the endpoint record of %s: the peer proxy does not run, so it has none", serverID)
 	}
-	removed := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(*run, removeTimeout)
-		defer cancel()
-		removed <- w.proxy.record.Remove(ctx)
-	}()
-	select {
-	case err := <-removed:
-		return err
-	case <-w.proxy.config.Clock.After(removePatience):
-		return fmt.Errorf("the endpoint record of %s is not removed yet: etcd is slow; it ends with its TTL at the latest", serverID)
-	}
+	return w.proxy.record.Remove(*run)
 }
 
 // GetEndpoint answers from the current snapshot.

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -16,7 +17,17 @@ const (
 	// renewInterval is how often an early record is written; who asks for the
 	// record of a ready server asks as often by itself.
 	renewInterval = 10 * time.Second
+	// removeTimeout bounds the removal of the record; one that stays is gone with
+	// its TTL.
+	removeTimeout = 2 * time.Second
+	// removePatience is how long who stops a server is kept waiting for that. The
+	// server's hooks run one after another, and while one waits for a dead etcd the
+	// identity lease may begin to be renewed, which holds up its own hook for half
+	// a minute.
+	removePatience = 250 * time.Millisecond
 )
+
+var errSlow = errors.New("the endpoint record is not removed yet: etcd is slow; it ends with its TTL at the latest")
 
 // Publisher is the one writer of this server's record.
 type Publisher struct {
@@ -125,11 +136,25 @@ func (p *Publisher) publish(ctx context.Context, e entry) {
 	}
 }
 
-// Remove ends the writing of the record and deletes it. To be called while Run
-// runs.
+// Remove ends the writing of the record and deletes it. It does not wait for
+// long: what a slow etcd has left is done after that, until ctx ends. To be
+// called while Run runs.
 func (p *Publisher) Remove(ctx context.Context) error {
 	p.init()
 	p.removeOnce.Do(func() { close(p.removed) })
+	done := make(chan error, 1)
+	go func() { done <- p.remove(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-p.Clock.After(removePatience):
+		return errSlow
+	}
+}
+
+func (p *Publisher) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
 	select {
 	case <-p.ended:
 	case <-ctx.Done():
