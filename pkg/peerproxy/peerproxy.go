@@ -7,6 +7,8 @@
 // the server does. [Proxy.Upstream] and [Proxy.EndpointLeaseReconciler] are the
 // two interfaces by which a kube-apiserver does all of that by itself.
 //
+// THREATS.md in this directory tells who could attack, and what stops them.
+//
 // This package only wires. What is known of the cluster is made in package
 // observe, requests are answered in package serve, and the two meet in package
 // snapshot; see the map in the directory above.
