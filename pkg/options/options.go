@@ -4,19 +4,17 @@
 package options
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"peerproxy.internal/pkg/peerproxy"
+	"peerproxy.internal/pkg/transport"
 )
 
 // Options are the peer proxy's own flags.
@@ -96,10 +94,10 @@ func (s Server) Validate() []error {
 			errs = append(errs, fmt.Errorf("--peer-ca-file needs --%s: %s", flag.name, flag.why))
 		}
 	}
-	if err := checkBundle(s.CAFile); err != nil {
-		errs = append(errs, fmt.Errorf("--peer-ca-file: %w", err))
+	if s.ProxyClientCertFile == "" || s.ProxyClientKeyFile == "" {
+		return errs
 	}
-	return errs
+	return append(errs, s.checkFiles()...)
 }
 
 func (s Server) validateAddress() []error {
@@ -121,30 +119,20 @@ func (s Server) validateAddress() []error {
 	return errs
 }
 
-// checkBundle makes sure that a file holds at least one certificate.
-func checkBundle(file string) error {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
+// checkFiles checks the files that the connections to peers are made of, by the
+// rules of the transport itself.
+func (s Server) checkFiles() []error {
+	flags := map[transport.File]string{
+		transport.FileCA:   "peer-ca-file",
+		transport.FileCert: "proxy-client-cert-file",
+		transport.FileKey:  "proxy-client-key-file",
 	}
-	found := false
-	for {
-		var block *pem.Block
-		if block, content = pem.Decode(content); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return fmt.Errorf("%s holds a certificate that can't be read: %w", file, err)
-		}
-		found = true
+	config := transport.Config{CAFile: s.CAFile, CertFile: s.ProxyClientCertFile, KeyFile: s.ProxyClientKeyFile}
+	var errs []error
+	for _, trouble := range config.Check() {
+		errs = append(errs, fmt.Errorf("--%s: %w", flags[trouble.File], trouble))
 	}
-	if !found {
-		return fmt.Errorf("%s holds no certificate in PEM form", file)
-	}
-	return nil
+	return errs
 }
 
 // Advertised returns the address that peers dial. Each half that is not set
