@@ -219,6 +219,7 @@ func (p *Proxy) WrapHandler(next http.Handler) http.Handler {
 	return serve.WithPeerProxy(next, serve.Config{
 		Snapshots: p.observer,
 		Trusted:   p.trusted,
+		LeadsBack: p.transport.LeadsBack,
 		Forwarder: &forward.Forwarder{
 			Transport:  p.transport,
 			Serializer: p.config.Serializer,

@@ -79,13 +79,21 @@ type ConnectError struct {
 
 func (e *ConnectError) Error() string {
 	if remedy := e.Reason.Remedy(); remedy != "" {
-		return fmt.Sprintf("could not connect (%s): %s: %v", e.Reason, remedy, e.Err)
+		return fmt.Sprintf("no usable connection (%s): %s: %v", e.Reason, remedy, e.Err)
 	}
-	return fmt.Sprintf("could not connect (%s): %v", e.Reason, e.Err)
+	return fmt.Sprintf("no usable connection (%s): %v", e.Reason, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
+
+// Misconfiguration returns the reason where that is one, and "" otherwise.
+func (e *ConnectError) Misconfiguration() string {
+	if e.Reason.Remedy() == "" {
+		return ""
+	}
+	return string(e.Reason)
+}
 
 // RefusedError means that the peer gave the request back without executing it,
 // as HTTP/2 lets it, and did so again when the request was sent once more.
