@@ -248,7 +248,7 @@ func TestDialIsBoundedWhateverTheDialerDoes(t *testing.T) {
 			t.Errorf("took %v, want two seconds", took)
 		}
 		close(answer)
-		if _, err := theirs.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("got %v, want a connection that was closed", err)
 		}
 	})
