@@ -36,17 +36,26 @@ func (t *Transport) Run(ctx context.Context) error {
 // look: one that is being written is not whole, and may be as good as a whole one
 // that lacks a CA. Trouble with them is logged once.
 func (t *Transport) reload(logger klog.Logger) {
-	read, creds, err := t.config.load()
+	read, errs := t.config.readFiles()
 	settled := read == t.pending
 	t.pending = read
-	switch {
-	case err == nil && read == t.files:
+	if errs == nil && read == t.files {
 		t.trouble = ""
-	case !settled:
-	case err == nil:
+		return
+	}
+	if !settled {
+		return
+	}
+	var creds credentials
+	if errs == nil {
+		creds, errs = read.parse()
+	}
+	if errs == nil {
 		t.trouble = ""
 		t.use(logger, read, creds)
-	case err.Error() != t.trouble:
+		return
+	}
+	if err := join(errs); err.Error() != t.trouble {
 		t.trouble = err.Error()
 		logger.Error(err, "Keeping the certificates for peers that were read before")
 	}
