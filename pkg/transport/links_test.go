@@ -83,6 +83,45 @@ func TestRevokedCAClosesItsConnectionsAlone(t *testing.T) {
 	}
 }
 
+func TestRevokedCAClosesUpgradedConnections(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	config := configFor(t, pki)
+	peer := (&peertest.Peer{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		_, _ = io.Copy(conn, conn)
+	})}).Start(t, pki)
+	peer.Stop()
+	synctest.Test(t, func(t *testing.T) {
+		network := pipeNetwork{}
+		defer network.close()
+		network.serve(t, "peer:6443", peer)
+		config.Dial = network.dial
+		tr, _ := runInBubble(t, config)
+		req := newRequest(t, "GET", "peer:6443", "")
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", "echo")
+		res, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		write(t, config.CAFile, peertest.NewCA(t, "next").PEM)
+		start := time.Now()
+		if n, err := res.Body.Read(make([]byte, 1)); err == nil {
+			t.Errorf("%d bytes came over the connection", n)
+		}
+		if took := time.Since(start); took > 30*time.Second {
+			t.Errorf("it was closed after %v", took)
+		}
+	})
+}
+
 // The bundle changes while a connection is made by the old one.
 func TestConnectionOfARevokedCAThatIsBeingMade(t *testing.T) {
 	pki := peertest.NewPKI(t)
