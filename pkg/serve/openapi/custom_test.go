@@ -182,13 +182,8 @@ func TestAggregatedAPIsAreTheLocalChains(t *testing.T) {
 // its core group: the documents are then this server's own, for a while.
 func TestCustomResourcesWhereThePeerCanNotBeAsked(t *testing.T) {
 	for name, trouble := range map[string]func(*http.Request) (*http.Response, error){
-		"hangs": hangsForDocuments,
-		"sends garbage": func(r *http.Request) (*http.Response, error) {
-			if r.URL.Path == pathV3 {
-				return nil, nil
-			}
-			return answers(200, "application/json", `{"components":{"schemas":7}}`)(r)
-		},
+		"hangs":         forDocuments(hangs),
+		"sends garbage": forDocuments(answers(200, "application/json", `{"components":{"schemas":7}}`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
