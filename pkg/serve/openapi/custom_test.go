@@ -240,11 +240,27 @@ func TestCustomResourcesThatCanNotBeRead(t *testing.T) {
 		if at == own[crdName] {
 			t.Error("it is not tried again")
 		}
-		here.fail(failing)
-		if got, want := schemas(t, atOld.get(t, prefixV3+crdName)), "Meta=of old Mine=mine"; got != want {
-			t.Errorf("got %s, want %s", got, want)
+		for what, trouble := range map[string]func(*http.Request) (*http.Response, error){
+			"it can't be read": failing,
+			"it has no tag":    forDocuments(answers(200, "application/json", "{}")),
+			"it can't be read after all": func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodHead {
+					return nil, nil
+				}
+				return failing(r)
+			},
+		} {
+			here.fail(trouble)
+			if got, want := schemas(t, atOld.get(t, prefixV3+crdName)), "Meta=of old Mine=mine"; got != want {
+				t.Errorf("%s: got %s, want %s", what, got, want)
+			}
+		}
+		here.fail(nil)
+		if got, want := schemas(t, atOld.get(t, prefixV3+crdName)), "Meta=of new Mine=mine"; got != want {
+			t.Errorf("afterwards: got %s, want %s", got, want)
 		}
 		// A definition that changes between the two readings.
+		atOld.custom.documents.Clear()
 		here.fail(func(r *http.Request) (*http.Response, error) {
 			if r.URL.Path == prefixV3+crdName && r.Method == http.MethodGet {
 				here.with(t, crdName, "/apis/crd.io/v1/mine", "Mine", "changed", "old")
