@@ -168,15 +168,15 @@ func (c *customV3) keep(shared *sharedSchemas, hashes map[customKey]string) {
 
 // serveCustom answers with a document of custom resources, made of this
 // server's as it is now: that may be younger than the index.
-func (x *exchange) serveCustom() {
+func (x *exchange) serveCustom(ctx context.Context) {
 	name, shared := x.request.name, x.index.shared
-	head, err := x.Server.local.fetch(x.ctx, http.MethodHead, url.URL{Path: prefixV3 + name}, maxBytes)
+	head, err := x.Server.local.fetch(ctx, http.MethodHead, url.URL{Path: prefixV3 + name}, maxBytes)
 	if err != nil || head.etag == "" {
 		x.local.ServeHTTP(x.w, x.r)
 		return
 	}
 	key := customKey{name, head.etag, shared.hash}
-	ctx := context.WithoutCancel(x.ctx) // it is made for all who wait for it
+	ctx = context.WithoutCancel(ctx) // it is made for all who wait for it
 	d := x.custom.document(key, func() ([]byte, error) {
 		got, err := x.Server.local.fetch(ctx, http.MethodGet, urlOf(name, head.etag), maxBytes)
 		if err != nil {

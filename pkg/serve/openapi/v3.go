@@ -38,7 +38,7 @@ func (x *exchange) serveV3(ctx context.Context) {
 	case !found && x.index.isUnknown(x.request.name, x.snap):
 		x.refuse()
 	case found && x.index.custom.Has(x.request.name):
-		x.serveCustom()
+		x.serveCustom(ctx)
 	case !found, x.index.isLocal(entry.Sources):
 		x.local.ServeHTTP(x.w, x.r)
 	default:
