@@ -29,7 +29,9 @@
 // k8s.io/kube-openapi/pkg/handler and handler3. The differences: bodies are
 // compressed, and each once; every representation has an entity tag of its own
 // (that of plain JSON is the hash); the index has one too, and is called JSON;
-// there is no Last-Modified, because servers would differ in it.
+// there is no Last-Modified, because servers would differ in it. A document that
+// is this server's own as it stands is answered by the local chain, which
+// compresses nothing: in that, and in Last-Modified, servers still differ.
 //
 // # Custom resources and aggregated APIs
 //
