@@ -167,7 +167,7 @@ func create(ctx context.Context, client *http.Client, server *cluster.Server, i 
 // used last.
 func settle(ctx context.Context, started []*cluster.Server, limit int) (share float64, err error) {
 	const interval, enough = time.Second, 0.2
-	last, err := used(started)
+	last, err := used(started...)
 	if err != nil {
 		return 0, err
 	}
@@ -179,7 +179,7 @@ func settle(ctx context.Context, started []*cluster.Server, limit int) (share fl
 			return 0, context.Cause(ctx)
 		case <-tick.C:
 		}
-		now, err := used(started)
+		now, err := used(started...)
 		if err != nil {
 			return 0, err
 		}
@@ -194,7 +194,7 @@ func settle(ctx context.Context, started []*cluster.Server, limit int) (share fl
 
 // used is the CPU time that the servers' processes have used (fields 14 and 15
 // of proc(5)'s stat, in hundredths of a second).
-func used(started []*cluster.Server) (time.Duration, error) {
+func used(started ...*cluster.Server) (time.Duration, error) {
 	var total time.Duration
 	for _, server := range started {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", server.Pid()))

@@ -90,8 +90,8 @@ func do(ctx context.Context, client *http.Client, server *cluster.Server, q ques
 }
 
 // load asks a server with all clients at once for a time and returns how many
-// answers a second there were.
-func load(ctx context.Context, all []*http.Client, server *cluster.Server, q question, d time.Duration) (float64, error) {
+// answers there were.
+func load(ctx context.Context, all []*http.Client, server *cluster.Server, q question, d time.Duration) (int64, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var answers atomic.Int64
@@ -109,7 +109,7 @@ func load(ctx context.Context, all []*http.Client, server *cluster.Server, q que
 		})
 	}
 	running.Wait()
-	return float64(answers.Load()) / time.Since(began).Seconds(), context.Cause(ctx)
+	return answers.Load(), context.Cause(ctx)
 }
 
 // askOnly asks once and throws the answer away.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"peerproxy.internal/test/cluster"
 )
@@ -15,9 +16,10 @@ import (
 type subject struct {
 	server *cluster.Server
 	all    []*http.Client
-	// asks are what it is asked, rates the answers a second to each, by round.
-	asks  []question
-	rates [][]float64
+	// asks are what it is asked. By it and by round, rates are the answers a
+	// second, costs the microseconds of CPU time that each took the server.
+	asks         []question
+	rates, costs [][]float64
 }
 
 // The places of what is asked.
@@ -42,17 +44,31 @@ func measure(ctx context.Context, out io.Writer, o options, started []*cluster.S
 	for round := range o.rounds + 1 {
 		for _, s := range subjects {
 			for i, q := range s.asks {
-				rate, err := load(ctx, s.all, s.server, q, o.round)
+				rate, cost, err := s.load(ctx, q, o.round)
 				if err != nil {
 					return err
 				}
 				if round > 0 {
-					s.rates[i] = append(s.rates[i], rate)
+					s.rates[i], s.costs[i] = append(s.rates[i], rate), append(s.costs[i], cost)
 				}
 			}
 		}
 	}
 	return printRates(out, p, subjects)
+}
+
+func (s *subject) load(ctx context.Context, q question, d time.Duration) (rate, cost float64, err error) {
+	began := time.Now()
+	before, err := used(s.server)
+	if err != nil {
+		return 0, 0, err
+	}
+	answers, err := load(ctx, s.all, s.server, q, d)
+	if err != nil {
+		return 0, 0, err
+	}
+	after, err := used(s.server)
+	return float64(answers) / time.Since(began).Seconds(), float64((after - before).Microseconds()) / float64(answers), err
 }
 
 func newSubject(ctx context.Context, server *cluster.Server, p protocol) (*subject, error) {
@@ -68,7 +84,7 @@ func newSubject(ctx context.Context, server *cluster.Server, p protocol) (*subje
 		return nil, fmt.Errorf("the document of %s: %d %s", server.Name(), document.code, document.body)
 	}
 	asks := []question{ofHealthz: healthz, ofMerged: merged, ofKnown: known(document.header.Get("ETag"))}
-	return &subject{server: server, all: all, asks: asks, rates: make([][]float64, len(asks))}, nil
+	return &subject{server: server, all: all, asks: asks, rates: make([][]float64, len(asks)), costs: make([][]float64, len(asks))}, nil
 }
 
 func newClients(server *cluster.Server, p protocol) ([]*http.Client, error) {
@@ -84,15 +100,20 @@ func newClients(server *cluster.Server, p protocol) ([]*http.Client, error) {
 
 func printRates(out io.Writer, p protocol, subjects []*subject) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "\n%s\t/healthz\tmerged /apis\tof /healthz\tof stock's\t304\tof stock's\t\n", p.name)
+	fmt.Fprintf(table, "\n%s\t/healthz\tCPU\tmerged /apis\tCPU\tof /healthz\tof stock's\t304\tCPU\tof stock's\t\n", p.name)
 	for i, s := range subjects {
 		stock := subjects[ours+i%ours]
-		fmt.Fprintf(table, "%s\t%.0f/s\t%.0f/s\t%.2f\t%.1f\t%.0f/s\t%.1f\t\n", s.server.Name(),
-			median(s.rates[ofHealthz]), median(s.rates[ofMerged]),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.2f\t%.1f\t%s\t%.1f\t\n", s.server.Name(),
+			s.text(ofHealthz), s.text(ofMerged),
 			ratio(s.rates[ofMerged], s.rates[ofHealthz]), ratio(s.rates[ofMerged], stock.rates[ofMerged]),
-			median(s.rates[ofKnown]), ratio(s.rates[ofKnown], stock.rates[ofKnown]))
+			s.text(ofKnown), ratio(s.rates[ofKnown], stock.rates[ofKnown]))
 	}
 	return table.Flush()
+}
+
+// text is two cells of the table.
+func (s *subject) text(i int) string {
+	return fmt.Sprintf("%.0f/s\t%.0f µs", median(s.rates[i]), median(s.costs[i]))
 }
 
 // ratio is the median of the ratios of each round.
