@@ -39,7 +39,7 @@ FORCE:
 .PHONY: FORCE help build stock tools unit unit-race unit-newest unit-cmd integration e2e test verify fix bench bench-servers demo generate tidy clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Build
 

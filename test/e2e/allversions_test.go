@@ -87,19 +87,27 @@ func testLegacyEverywhere(t *testing.T, everyone []*cluster.Server) {
 	}
 }
 
-// equalEverywhere asks every server once for a path, uncompressed, because what
-// the local chain answers it does not compress, and returns what all say.
-func equalEverywhere(t *testing.T, path string, everyone []*cluster.Server) []byte {
+// equalEverywhere complains if servers do not all say the same at a path.
+func equalEverywhere(t *testing.T, path string, everyone []*cluster.Server) {
+	t.Helper()
+	if _, err := tryEqual(t, path, everyone); err != nil {
+		t.Error(err)
+	}
+}
+
+// tryEqual asks every server once for a path, uncompressed, because what the
+// local chain answers it does not compress, and returns what the first says.
+func tryEqual(t *testing.T, path string, everyone []*cluster.Server) ([]byte, error) {
 	t.Helper()
 	first := as(t, everyone[0]).want(200, "GET", path, "", "Accept-Encoding", "identity")
 	for _, server := range everyone[1:] {
 		a := as(t, server).want(200, "GET", path, "", "Accept-Encoding", "identity")
 		if !bytes.Equal(first.body, a.body) || first.header.Get("ETag") != a.header.Get("ETag") {
-			t.Errorf("%s differs between %s and %s: tags %s and %s, %s", path, everyone[0].Name(), server.Name(),
+			return nil, fmt.Errorf("%s differs between %s and %s: tags %s and %s, %s", path, everyone[0].Name(), server.Name(),
 				first.header.Get("ETag"), a.header.Get("ETag"), difference(first.body, a.body))
 		}
 	}
-	return first.body
+	return first.body, nil
 }
 
 // testAllMappings compares all mappings that client-go makes at any server, of
@@ -172,7 +180,13 @@ func mappingsOf(t *testing.T, mapper meta.RESTMapper, gv schema.GroupVersion, re
 // testOpenAPIEverywhere compares the index of OpenAPI v3, and asks for documents
 // of group-versions that not all servers have.
 func testOpenAPIEverywhere(t *testing.T, everyone []*cluster.Server) {
-	index := string(equalEverywhere(t, "/openapi/v3", everyone))
+	var index string
+	// A peer's index is read anew every 10 s; it may change after the peer's start.
+	within(t, 15*time.Second, func() error {
+		body, err := tryEqual(t, "/openapi/v3", everyone)
+		index = string(body)
+		return err
+	})
 	for _, only := range []string{"apis/storagemigration.k8s.io/v1", "apis/storagemigration.k8s.io/v1beta1", "apis/coordination.k8s.io/v1beta1"} {
 		if !strings.Contains(index, fmt.Sprintf("%q", only)) {
 			t.Errorf("the index lacks %s", only)
