@@ -23,7 +23,7 @@ func TestOpenAPIIsTheSameOnEveryServer(t *testing.T) {
 	createScalable(t, as(t, older))
 
 	names := []string{"apis/example.com/v1", "apis/example.org/v1"}
-	index := sameOpenAPI(t, 20*time.Second, "/openapi/v3", func(index []byte) error { return lists(index, names...) }, newer, older)
+	index := sameOpenAPI(t, 20*time.Second, "/openapi/v3", func(index []byte) error { return indexes(index, names...) }, newer, older)
 	alone := as(t, older).want(200, "GET", "/openapi/v3", "", "Accept", "application/json;profile=nopeer").body
 	other := as(t, newer).want(200, "GET", "/openapi/v3", "", "Accept", "application/json;profile=nopeer").body
 	for _, name := range names {
@@ -59,7 +59,7 @@ func TestOpenAPIIsTheSameOnEveryServer(t *testing.T) {
 	t.Run("after the deletion of the definition", func(t *testing.T) {
 		as(t, older).want(200, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com", "")
 		isGone := func(index []byte) error {
-			if lists(index, "apis/example.com/v1") == nil {
+			if indexes(index, "apis/example.com/v1") == nil {
 				return fmt.Errorf("it still lists the custom resource")
 			}
 			return nil
@@ -112,7 +112,7 @@ func openAPIURLs(t *testing.T, index []byte) map[string]string {
 	return urls
 }
 
-func lists(index []byte, names ...string) error {
+func indexes(index []byte, names ...string) error {
 	for _, name := range names {
 		if err := mentions(index, `"`+name+`":`); err != nil {
 			return err
