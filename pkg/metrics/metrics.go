@@ -7,6 +7,10 @@
 //	apiserver_peer_proxy_errors_total{type,group,version,resource}
 //	apiserver_peer_discovery_sync_errors_total{type}
 //
+// and with one of its own:
+//
+//	apiserver_peer_proxy_suspect_peers
+//
 // All functions are safe for concurrent use.
 package metrics
 
@@ -20,7 +24,10 @@ import (
 
 // Register adds the metrics to the server's registry. Calls after the first
 // change nothing.
-func Register() { upstream.Register() }
+func Register() {
+	upstream.Register()
+	registerSuspects()
+}
 
 // IncForwarded counts a request for gvr that a peer answered with the status
 // code.
