@@ -41,6 +41,7 @@ import (
 	"peerproxy.internal/pkg/serve"
 	"peerproxy.internal/pkg/serve/document"
 	"peerproxy.internal/pkg/serve/forward"
+	"peerproxy.internal/pkg/serve/health"
 	"peerproxy.internal/pkg/serve/openapi"
 	"peerproxy.internal/pkg/transport"
 )
@@ -115,6 +116,9 @@ type Proxy struct {
 	local      *localHandler
 	record     *lease.Publisher
 	openapi    *openapi.Server
+	health     *health.Tracker
+	// stopping is closed when the context of Run ends.
+	stopping chan struct{}
 	// run is the context of Run, for the calls of an interface that passes none.
 	run atomic.Pointer[context.Context]
 }
@@ -147,7 +151,8 @@ func New(c Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer proxy: %w", err)
 	}
-	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}}
+	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}, stopping: make(chan struct{})}
+	p.health = health.New(health.Config{Redial: peers.Redial, Known: p.reachable, Clock: c.Clock})
 	p.record = &lease.Publisher{Storage: storage, ServerID: c.ServerID}
 	p.openapi = openapi.New(openapi.Config{
 		Local:      func() http.RoundTripper { return discovery.InProcess(p.local) },
@@ -187,6 +192,8 @@ func (p *Proxy) WrapHandler(next http.Handler) http.Handler {
 		Forwarder: &forward.Forwarder{
 			Transport:  p.transport,
 			Serializer: p.config.Serializer,
+			Health:     p.health,
+			Stopping:   p.stopping,
 			Clock:      p.config.Clock,
 		},
 		Documents:  document.New(),
@@ -225,11 +232,13 @@ func (p *Proxy) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("peerproxy"))
 	defer p.storage.Close()
 	p.run.Store(&ctx)
+	context.AfterFunc(ctx, func() { close(p.stopping) })
 	var transportErr error
 	var running sync.WaitGroup
 	running.Go(func() { transportErr = p.transport.Run(ctx) })
 	running.Go(func() { p.record.Run(ctx) })
 	running.Go(func() { p.openapi.Run(ctx) })
+	running.Go(func() { p.health.Run(ctx) })
 	observerErr := p.observer.Run(ctx)
 	running.Wait()
 	return errors.Join(transportErr, observerErr)

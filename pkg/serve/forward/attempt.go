@@ -31,6 +31,11 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 			return res, nil
 		}
 		failed.peer = x.peer.ServerID
+		x.noteFailure(failed)
+		if x.mayTryAgain(failed) {
+			x.again = true
+			x.left = append(x.left, x.peer)
+		}
 		x.release()
 		if failed.reason == reasonNotKept {
 			break
@@ -56,6 +61,7 @@ func (x *exchange) try(req *http.Request) (*http.Response, *failure) {
 	if err != nil {
 		return nil, &failure{reason: x.reasonOf(err), err: err}
 	}
+	x.noteAnswer()
 	if reason := x.judge(res); reason != "" {
 		_ = res.Body.Close()
 		return nil, &failure{reason: reason}

@@ -245,6 +245,25 @@ func TestShutdownEndsWatchesAlone(t *testing.T) {
 	wantLine(t, logLines, "event 2")
 }
 
+// Without a signal in the context.
+func TestStopEndsWatches(t *testing.T) {
+	b := newWatching(false)
+	w := newWorld(t, &b.Peer)
+	stopping := make(chan struct{})
+	w.forwarder.Stopping = stopping
+	for _, client := range []*http.Client{w.front.Client(), w.h1()} {
+		events, _ := w.stream(client, watch)
+		wantLine(t, events, "event 1")
+		defer func() {
+			if rest, err := io.ReadAll(events); err != nil || len(rest) != 0 {
+				t.Errorf("the watch ended with %q, %v", rest, err)
+			}
+			<-b.ended
+		}()
+	}
+	close(stopping)
+}
+
 func TestShutdownBeforeTheAnswerIs503(t *testing.T) {
 	reached := make(chan struct{})
 	b := &peertest.Peer{ID: "b", Handler: handler(func(_ http.ResponseWriter, r *http.Request) {
