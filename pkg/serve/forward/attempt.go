@@ -33,7 +33,6 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 		failed.peer = x.peer.ServerID
 		x.noteFailure(failed)
 		if x.mayTryAgain(failed) {
-			x.again = true
 			x.left = append(x.left, x.peer)
 		}
 		x.release()

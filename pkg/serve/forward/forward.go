@@ -115,11 +115,10 @@ type exchange struct {
 	left []*snapshot.Peer
 	// peer is the one that has the request now.
 	peer *snapshot.Peer
+	body *replay
 	// reused is whether the connection that the request was given last had been
-	// used before, again whether a peer is asked a second time.
+	// used before.
 	reused atomic.Bool
-	again  bool
-	body   *replay
 	// switched is the connection on which the peer has agreed to another protocol.
 	switched io.Closer
 }

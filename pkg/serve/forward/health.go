@@ -33,11 +33,11 @@ func (f *failure) ofConnection() bool {
 	return transport.ConnectionFailed(f.err)
 }
 
-// mayTryAgain reports whether the peer may be asked once more: it has closed a
+// mayTryAgain reports whether the peer may be asked again, among the others: it has closed a
 // connection that had carried requests before, as a server does that stops, was
 // started anew, or closes what is old, and a new connection may do. It may not
 // when it has fallen silent: that takes seconds to find out, and would again.
 func (x *exchange) mayTryAgain(f *failure) bool {
-	return !x.again && f.reason == reasonLost && isSafe(x.client.Method) &&
+	return f.reason == reasonLost && isSafe(x.client.Method) &&
 		x.reused.Load() && transport.ConnectionFailed(f.err) && !transport.FellSilent(f.err)
 }

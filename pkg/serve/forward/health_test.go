@@ -279,19 +279,17 @@ func TestWhoIsAskedAgain(t *testing.T) {
 		reason reason
 		err    error
 		reused bool
-		again  bool
 		want   bool
 	}{
-		{"closed", "GET", reasonLost, closed, true, false, true},
-		{"not safe", "POST", reasonLost, closed, true, false, false},
-		{"the connection was new", "GET", reasonLost, closed, false, false, false},
-		{"for the second time", "GET", reasonLost, closed, true, true, false},
-		{"silent", "GET", reasonLost, silent, true, false, false},
-		{"not dialled", "GET", reason(transport.ReasonDial), &transport.ConnectError{}, true, false, false},
-		{"not served", "GET", reasonNotServed, nil, true, false, false},
+		{"closed", "GET", reasonLost, closed, true, true},
+		{"not safe", "POST", reasonLost, closed, true, false},
+		{"the connection was new", "GET", reasonLost, closed, false, false},
+		{"silent", "GET", reasonLost, silent, true, false},
+		{"not dialled", "GET", reason(transport.ReasonDial), &transport.ConnectError{}, true, false},
+		{"not served", "GET", reasonNotServed, nil, true, false},
 	}
 	for _, test := range tests {
-		x := &exchange{client: &http.Request{Method: test.method}, again: test.again}
+		x := &exchange{client: &http.Request{Method: test.method}}
 		x.reused.Store(test.reused)
 		if got := x.mayTryAgain(&failure{reason: test.reason, err: test.err}); got != test.want {
 			t.Errorf("%s: %t", test.name, got)
