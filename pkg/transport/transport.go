@@ -100,6 +100,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		transport = gen.upgrade
 	}
 	res, err := transport.RoundTrip(out)
+	sent.waiting.Store(false)
 	if err != nil {
 		err = classify(ctx, &sent, err)
 		cancel(nil)
