@@ -65,10 +65,10 @@ func (x *exchange) try(req *http.Request) (*http.Response, *failure) {
 		_ = res.Body.Close()
 		return nil, &failure{reason: reason}
 	}
-	if !x.isSmall(res) {
+	if !x.mayBeHeld(res) {
 		return res, nil
 	}
-	if err := readWhole(res); err != nil {
+	if err := x.forwarder.hold(res); err != nil {
 		return nil, &failure{reason: x.reasonOf(err), err: err}
 	}
 	return res, nil

@@ -50,7 +50,8 @@ type Forwarder struct {
 	Clock clock.Clock
 
 	inFlight inFlight
-	kept     atomic.Int64
+	kept     atomic.Int64 // bytes of requests' bodies
+	held     atomic.Int64 // bytes of answers
 	buffers  bufferPool
 	troubles troubles
 }
