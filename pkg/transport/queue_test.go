@@ -115,8 +115,9 @@ func TestNoOneDialsForARequestThatIsOver(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		for range many {
+			req := newRequest(t, "GET", "peer:6443", "").WithContext(ctx)
 			requests.Go(func() {
-				if _, err := tr.RoundTrip(newRequest(t, "GET", "peer:6443", "").WithContext(ctx)); !errors.Is(err, context.Canceled) {
+				if _, err := tr.RoundTrip(req); !errors.Is(err, context.Canceled) {
 					t.Errorf("got %v", err)
 				}
 			})

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -32,15 +31,13 @@ func TestManyWatchesMoveOverFewConnections(t *testing.T) {
 	})
 	b, c := &peertest.Peer{ID: "b", Handler: watched}, &peertest.Peer{ID: "c", Handler: watched}
 	w := newWorld(t, b, c)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	watchAll := func() *sync.WaitGroup {
 		var watches sync.WaitGroup
 		begun.Add(many)
 		for range many {
 			watches.Go(func() {
 				answer := &watchAnswer{ResponseRecorder: httptest.NewRecorder(), begun: begun.Done}
-				w.front.Config.Handler.ServeHTTP(answer, w.request("GET", watch, "").WithContext(ctx))
+				w.front.Config.Handler.ServeHTTP(answer, w.request("GET", watch, ""))
 				if answer.Code != http.StatusOK {
 					t.Errorf("got %d", answer.Code)
 				}
@@ -60,6 +57,6 @@ func TestManyWatchesMoveOverFewConnections(t *testing.T) {
 	if n := len(w.dialled()); n > few {
 		t.Errorf("%d connections were dialled for %d watches", n, 2*many)
 	}
-	cancel()
+	c.Stop()
 	watches.Wait()
 }

@@ -20,6 +20,8 @@ const (
 	requestFailed
 	// redialFailed: dialling the suspect again has failed.
 	redialFailed
+	// gone: nothing is expected of the peer any more.
+	gone
 )
 
 // state is what is known of a peer's connections. The zero state is well.
@@ -37,9 +39,9 @@ func (s state) suspect() bool { return s.wait > 0 }
 // change nothing: when a connection breaks, all that were on it fail at once,
 // and say no more than the first.
 func (s state) after(o outcome, now time.Time) state {
-	wait := s.wait
+	var wait time.Duration
 	switch {
-	case o == answered:
+	case o == answered, o == gone:
 		return state{}
 	case o == requestFailed && !s.suspect():
 		wait = firstWait

@@ -19,6 +19,7 @@ func TestStateAfterOutcome(t *testing.T) {
 		{"well, a request fails", state{}, requestFailed, in(500 * time.Millisecond)},
 		{"well since, a late dial fails", state{}, redialFailed, state{}},
 		{"suspect, answers", before(8 * time.Second), answered, state{}},
+		{"suspect, is no peer any more", before(8 * time.Second), gone, state{}},
 		{"suspect, more requests fail", before(time.Second), requestFailed, before(time.Second)},
 		{"suspect, the first dial fails", before(500 * time.Millisecond), redialFailed, in(time.Second)},
 		{"suspect, the fifth dial fails", before(8 * time.Second), redialFailed, in(10 * time.Second)},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -49,8 +48,10 @@ type Tracker struct {
 // suspect is a peer that is not well.
 type suspect struct {
 	state
-	// stop ends its re-dialling, nil until that has begun.
-	stop context.CancelFunc
+	// attended is whether Run has seen it, stop what ends its re-dialling once
+	// that has begun.
+	attended bool
+	stop     context.CancelFunc
 }
 
 // New returns a tracker to which every peer is well. Call Run for suspects to be
@@ -132,8 +133,8 @@ func (t *Tracker) Run(ctx context.Context) {
 	var redialling sync.WaitGroup
 	defer redialling.Wait()
 	for {
-		for peer, ctx := range t.unattended(ctx) {
-			redialling.Go(func() { t.redial(ctx, peer) })
+		for peer, known := range t.unattended() {
+			redialling.Go(func() { t.redial(ctx, peer, known) })
 		}
 		select {
 		case <-ctx.Done():
@@ -143,29 +144,29 @@ func (t *Tracker) Run(ctx context.Context) {
 	}
 }
 
-// unattended returns the suspects that no one dials yet, and the contexts in
-// which to do so.
-func (t *Tracker) unattended(ctx context.Context) map[Peer]context.Context {
+// unattended returns the suspects that no one dials yet. The caller has to.
+func (t *Tracker) unattended() map[Peer]*suspect {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	found := map[Peer]context.Context{}
+	found := map[Peer]*suspect{}
 	for peer, known := range t.suspects {
-		if known.stop == nil {
-			found[peer], known.stop = context.WithCancel(ctx)
+		if !known.attended {
+			known.attended = true
+			found[peer] = known
 		}
 	}
 	return found
 }
 
 // redial dials the suspect until it is well or ctx ends.
-func (t *Tracker) redial(ctx context.Context, peer Peer) {
+func (t *Tracker) redial(ctx context.Context, peer Peer, known *suspect) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	logger := klog.FromContext(ctx).WithValues("peer", peer.ServerID, "address", peer.Address)
 	logger.V(2).Info("A connection to a peer has failed; it is dialled in the background until it answers")
-	for t.await(ctx, peer) {
+	for t.await(ctx, peer, known, stop) {
 		if !t.config.Known(peer) {
-			t.mu.Lock()
-			t.forget(peer)
-			t.mu.Unlock()
+			t.note(peer, gone)
 			return
 		}
 		err := t.config.Redial(ctx, peer.Address)
@@ -182,11 +183,14 @@ func (t *Tracker) redial(ctx context.Context, peer Peer) {
 	}
 }
 
-// await returns true when it is time to dial the suspect, false if ctx has ended
-// before.
-func (t *Tracker) await(ctx context.Context, peer Peer) bool {
-	next, suspect := t.nextRedial(peer)
-	if !suspect {
+// await returns true when it is time to dial the suspect, false if it is none
+// any more or ctx has ended before.
+func (t *Tracker) await(ctx context.Context, peer Peer, known *suspect, stop context.CancelFunc) bool {
+	t.mu.Lock()
+	known.stop = stop
+	current, next := t.suspects[peer], known.next
+	t.mu.Unlock()
+	if current != known {
 		return false
 	}
 	timer := t.config.Clock.NewTimer(next.Sub(t.config.Clock.Now()))
@@ -197,14 +201,4 @@ func (t *Tracker) await(ctx context.Context, peer Peer) bool {
 	case <-timer.C():
 		return true
 	}
-}
-
-func (t *Tracker) nextRedial(peer Peer) (next time.Time, suspect bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	known := t.suspects[peer]
-	if known == nil {
-		return time.Time{}, false
-	}
-	return known.next, true
 }
