@@ -7,7 +7,7 @@
 //	apiserver_peer_proxy_errors_total{type,group,version,resource}
 //	apiserver_peer_discovery_sync_errors_total{type}
 //
-// and with one of its own:
+// and with its own:
 //
 //	apiserver_peer_proxy_suspect_peers
 //
@@ -17,6 +17,7 @@ package metrics
 import (
 	"context"
 	"strconv"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	upstream "k8s.io/apiserver/pkg/util/peerproxy/metrics"
@@ -26,8 +27,10 @@ import (
 // change nothing.
 func Register() {
 	upstream.Register()
-	registerSuspects()
+	registerOwn()
 }
+
+var registerOwn = sync.OnceFunc(registerSuspects)
 
 // IncForwarded counts a request for gvr that a peer answered with the status
 // code.

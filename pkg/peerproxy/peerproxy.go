@@ -151,8 +151,7 @@ func New(c Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer proxy: %w", err)
 	}
-	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}, stopping: make(chan struct{})}
-	p.health = health.New(health.Config{Redial: peers.Redial, Known: p.reachable, Clock: c.Clock})
+	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}}
 	p.record = &lease.Publisher{Storage: storage, ServerID: c.ServerID}
 	p.openapi = openapi.New(openapi.Config{
 		Local:      func() http.RoundTripper { return discovery.InProcess(p.local) },
@@ -160,6 +159,8 @@ func New(c Config) (*Proxy, error) {
 		Serializer: c.Serializer,
 		Clock:      c.Clock,
 	})
+	p.stopping = make(chan struct{})
+	p.health = health.New(health.Config{Redial: peers.Redial, Known: p.reachable, Clock: c.Clock})
 	changed, touched := dirty.New(), dirty.New()
 	p.exclusions = exclusion.NewTracker(exclusion.Config{Grace: exclusionGrace, Changed: changed, Touched: touched, Clock: c.Clock})
 	p.observer = observe.New(observe.Config{
@@ -235,10 +236,10 @@ func (p *Proxy) Run(ctx context.Context) error {
 	context.AfterFunc(ctx, func() { close(p.stopping) })
 	var transportErr error
 	var running sync.WaitGroup
+	running.Go(func() { p.health.Run(ctx) })
 	running.Go(func() { transportErr = p.transport.Run(ctx) })
 	running.Go(func() { p.record.Run(ctx) })
 	running.Go(func() { p.openapi.Run(ctx) })
-	running.Go(func() { p.health.Run(ctx) })
 	observerErr := p.observer.Run(ctx)
 	running.Wait()
 	return errors.Join(transportErr, observerErr)

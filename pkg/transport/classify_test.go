@@ -50,7 +50,7 @@ func TestClassifyWhatWasNotWritten(t *testing.T) {
 // A request may be given a connection that another has asked for.
 func TestClassifyOfARequestThatAskedForNoConnection(t *testing.T) {
 	var sent progress
-	ctx := sent.trace(t.Context(), func(error) {})
+	ctx := sent.trace(sent.await(t.Context()), func(error) {})
 	httptrace.ContextClientTrace(ctx).GotConn(httptrace.GotConnInfo{})
 	err := classify(ctx, &sent, errors.New("http2: client conn could not be established"))
 	if connect, ok := errors.AsType[*ConnectError](err); !ok || connect.Reason != ReasonNotSent {

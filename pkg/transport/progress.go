@@ -32,17 +32,9 @@ var errResent = errors.New("given back unprocessed twice")
 // free. The hook runs before the headers are written, so that nothing of the
 // request is sent the third time. HTTP/1.1 is left alone: there they might be.
 func (p *progress) trace(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
-	ctx = context.WithValue(ctx, progressKey{}, p)
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) {
-			p.wanted.Store(true)
-			p.waiting.Store(true)
-		},
+		GetConn: func(string) { p.wanted.Store(true) },
 		GotConn: func(info httptrace.GotConnInfo) {
-			// Of a new HTTP/2 connection net/http tells once that it was asked for, and
-			// another request may take it first.
-			p.wanted.Store(true)
-			p.waiting.Store(false)
 			if p.connections.Add(1) <= 2 {
 				return
 			}
@@ -52,13 +44,4 @@ func (p *progress) trace(ctx context.Context, cancel context.CancelCauseFunc) co
 		},
 		WroteHeaders: func() { p.headers.Store(true) },
 	})
-}
-
-type progressKey struct{}
-
-// waitsForConnection reports whether the request in whose context net/http dials
-// still waits for a connection: another one may have come first, or its end.
-func waitsForConnection(ctx context.Context) bool {
-	p, ok := ctx.Value(progressKey{}).(*progress)
-	return !ok || p.waiting.Load()
 }

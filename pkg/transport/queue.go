@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http/httptrace"
 	"sync"
 )
 
@@ -81,4 +82,28 @@ func (q *dialQueue) lead(ctx context.Context, own *leader, network, address stri
 	q.mu.Unlock()
 	close(own.done)
 	return conn, err
+}
+
+type progressKey struct{}
+
+// await returns a context under which net/http tells whether the request waits
+// for a connection.
+func (p *progress) await(ctx context.Context) context.Context {
+	ctx = context.WithValue(ctx, progressKey{}, p)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { p.waiting.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) {
+			// Of a new HTTP/2 connection net/http tells once that it was asked for, and
+			// another request may take it first.
+			p.wanted.Store(true)
+			p.waiting.Store(false)
+		},
+	})
+}
+
+// waitsForConnection reports whether the request in whose context net/http dials
+// still waits for a connection: another one may have come first, or its end.
+func waitsForConnection(ctx context.Context) bool {
+	p, ok := ctx.Value(progressKey{}).(*progress)
+	return !ok || p.waiting.Load()
 }
