@@ -1,6 +1,8 @@
 package forward
 
 import (
+	"errors"
+
 	"peerproxy.internal/pkg/serve/health"
 	"peerproxy.internal/pkg/snapshot"
 	"peerproxy.internal/pkg/transport"
@@ -26,18 +28,18 @@ func (x *exchange) noteFailure(f *failure) {
 // ofConnection reports whether the peer's connection could not be made or broke.
 // One that a request gives up says nothing of the peer.
 func (f *failure) ofConnection() bool {
-	switch f.reason {
-	case reasonClientGone, reasonClientBody, reasonDeadline, reasonShutdown, reasonRefused:
-		return false
+	if connect, ok := errors.AsType[*transport.ConnectError](f.err); ok {
+		return f.reason == reason(connect.Reason)
 	}
-	return transport.ConnectionFailed(f.err)
+	return (f.reason == reasonLost || f.reason == reasonCutOff) && transport.ConnectionFailed(f.err)
 }
 
-// mayTryAgain reports whether the peer may be asked again, among the others: it has closed a
-// connection that had carried requests before, as a server does that stops, was
-// started anew, or closes what is old, and a new connection may do. It may not
-// when it has fallen silent: that takes seconds to find out, and would again.
+// mayTryAgain reports whether the peer may be asked again, among the others: it
+// has closed a connection that had carried requests before, as a server does that
+// stops, was started anew, or closes what is old, and a new connection may do. It
+// may not when it has fallen silent: that takes seconds to find out, and would
+// again.
 func (x *exchange) mayTryAgain(f *failure) bool {
 	return f.reason == reasonLost && isSafe(x.client.Method) &&
-		x.reused.Load() && transport.ConnectionFailed(f.err) && !transport.FellSilent(f.err)
+		x.reused.Load() && f.ofConnection() && !transport.FellSilent(f.err)
 }

@@ -168,15 +168,23 @@ func TestWhatMakesASuspect(t *testing.T) {
 	}
 }
 
-func TestRequestThatEndsItselfMakesNoSuspect(t *testing.T) {
-	lost := errors.New("lost")
-	for _, reason := range []reason{reasonClientGone, reasonClientBody, reasonDeadline, reasonShutdown, reasonRefused} {
-		if (&failure{reason: reason, err: lost}).ofConnection() {
-			t.Errorf("%s is held against the peer", reason)
+func TestWhatIsHeldAgainstThePeer(t *testing.T) {
+	lost, unreachable := io.ErrUnexpectedEOF, &transport.ConnectError{Reason: transport.ReasonDial, Err: errors.New("refused")}
+	own := []reason{
+		reasonClientGone, reasonClientBody, reasonDeadline, reasonShutdown, reasonBadRequest,
+		reasonNotKept, reasonRefused, reasonNotServed, reasonUnauthorized, reasonStarting,
+	}
+	for _, reason := range own {
+		for _, err := range []error{nil, lost, unreachable} {
+			if (&failure{reason: reason, err: err}).ofConnection() {
+				t.Errorf("%s: %v is held against the peer", reason, err)
+			}
 		}
 	}
-	if !(&failure{reason: reasonLost, err: lost}).ofConnection() {
-		t.Error("a lost connection is not held against the peer")
+	for reason, err := range map[reason]error{reasonLost: lost, reasonCutOff: lost, reason(transport.ReasonDial): unreachable} {
+		if !(&failure{reason: reason, err: err}).ofConnection() {
+			t.Errorf("%s: %v is not held against the peer", reason, err)
+		}
 	}
 }
 
