@@ -74,12 +74,15 @@ func TestSuspectIsAvoidedUntilItAnswersADial(t *testing.T) {
 	w.redial = func(ctx context.Context, address string) error {
 		select {
 		case <-answers:
-			return w.forwarder.Transport.Redial(ctx, address)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		if address != b.Address() {
+			return errors.New("still lost")
+		}
+		return w.forwarder.Transport.Redial(ctx, address)
 	}
-	w.candidates[1].State = snapshot.StateStarting // asked only for want of the other
+	w.health.Failed(healthOf(w.candidates[1])) // all go to b
 	var inFlight sync.WaitGroup
 	for range many {
 		inFlight.Go(func() {
@@ -89,7 +92,7 @@ func TestSuspectIsAvoidedUntilItAnswersADial(t *testing.T) {
 		})
 	}
 	reached.Wait()
-	w.candidates[1].State = snapshot.StateServing
+	w.health.Answered(healthOf(w.candidates[1]))
 	b.CloseConnections()
 	inFlight.Wait()
 	holding.Store(false)
@@ -103,7 +106,7 @@ func TestSuspectIsAvoidedUntilItAnswersADial(t *testing.T) {
 	}
 	close(answers)
 	peertest.Eventually(t, "the suspect is well", func() bool { return w.suspects() == "" })
-	w.candidates[1].State = snapshot.StateStarting
+	w.health.Failed(healthOf(w.candidates[1]))
 	if got := w.do(w.request("POST", things, "body")); got.body != "b" {
 		t.Errorf("well again: got %d %s", got.code, got.body)
 	}
