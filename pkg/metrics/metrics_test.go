@@ -41,3 +41,17 @@ apiserver_rerouted_request_total{code="201",group="g",resource="things",version=
 		t.Error(err)
 	}
 }
+
+func TestSuspectPeers(t *testing.T) {
+	Register()
+	SetSuspectPeers(2)
+	SetSuspectPeers(1)
+	want := `
+# HELP apiserver_peer_proxy_suspect_peers [ALPHA] Number of peer kube-apiservers to which a connection has failed and that have not answered since
+# TYPE apiserver_peer_proxy_suspect_peers gauge
+apiserver_peer_proxy_suspect_peers 1
+`
+	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), "apiserver_peer_proxy_suspect_peers"); err != nil {
+		t.Error(err)
+	}
+}
