@@ -73,7 +73,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { //nolint:contextcheck // it must clean up though ctx may have ended
+	defer func() {
 		if stopErr := c.Stop(); err == nil {
 			err = stopErr
 		}
