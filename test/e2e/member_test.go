@@ -2,40 +2,45 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"peerproxy.internal/test/cluster"
 )
 
-// recordOf waits until the endpoint record of a server is in etcd, and returns
-// when that was.
-func recordOf(t *testing.T, c *cluster.Cluster, id string) time.Time {
+// recordOf waits until the endpoint record of a server that is ready is in etcd.
+func recordOf(t *testing.T, c *cluster.Cluster, id string) {
 	t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.EtcdURL()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer etcd.Close()
-	key := "/registry/peerserverleases/" + id
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	watcher := etcd.Watch(ctx, key)
-	if got, err := etcd.Get(ctx, key); err != nil {
-		t.Fatal(err)
-	} else if got.Count > 0 {
-		return time.Now()
-	}
-	for range watcher {
-		return time.Now()
-	}
-	t.Fatalf("no endpoint record of %s within a minute", id)
-	return time.Time{}
+	within(t, time.Minute, func() error {
+		got, err := etcd.Get(t.Context(), "/registry/peerserverleases/"+id)
+		if err != nil {
+			return err
+		}
+		if got.Count == 0 {
+			return fmt.Errorf("there is no endpoint record of %s", id)
+		}
+		record, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), got.Kvs[0].Value)
+		if err != nil {
+			return err
+		}
+		if len(record.(*corev1.Endpoints).Subsets) == 0 {
+			return fmt.Errorf("the endpoint record of %s is an early one", id)
+		}
+		return nil
+	})
 }
 
 func TestAPeerThatStartsIsRoutableWithinASecondOfItsRecord(t *testing.T) {
