@@ -80,7 +80,7 @@ func (m *Controllers) Err() error {
 	if m.process.running() {
 		return nil
 	}
-	return fmt.Errorf("controller manager %s: it ended (%v); the end of %s:\n%s", m.name, m.process.err, m.process.log, m.process.tail())
+	return fmt.Errorf("controller manager %s: %s", m.name, m.process.ending())
 }
 
 // Stop asks it to end and waits for it. When the context ends first, it is

@@ -114,6 +114,15 @@ func (p *process) kill() error {
 	return nil
 }
 
+// ending tells how a process that has ended did so, and the end of its log.
+func (p *process) ending() string {
+	how := "with success"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	return fmt.Sprintf("it ended (%s); the end of %s:\n%s", how, p.log, p.tail())
+}
+
 const tailLines, tailBytes = 12, 64 << 10
 
 // tail returns the last lines of what the process wrote. A program that fails

@@ -200,11 +200,7 @@ func (s *Server) Err() error {
 	if p == nil || p.running() {
 		return nil
 	}
-	how := "with success"
-	if p.err != nil {
-		how = p.err.Error()
-	}
-	return s.errorf("it ended (%s); the end of %s:\n%s", how, p.log, p.tail())
+	return s.errorf("%s", p.ending())
 }
 
 // Pid is the ID of the process that was last started.

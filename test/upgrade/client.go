@@ -73,7 +73,8 @@ func (c *client) get(ctx context.Context, path string, accept string) ([]byte, e
 	return c.rest.Get().AbsPath(path).SetHeader("Accept", accept).Do(ctx).Raw()
 }
 
-// retryCounter counts the answers that client-go takes for a reason to try again.
+// retryCounter counts the answers with Retry-After: client-go sends such a request
+// again, whatever its method.
 type retryCounter struct {
 	next   http.RoundTripper
 	counts *Counts
@@ -83,7 +84,11 @@ type retryCounter struct {
 func (r *retryCounter) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := r.next.RoundTrip(request)
 	if err == nil && response.Header.Get("Retry-After") != "" {
-		r.counts.Note(Retried, "%s %s: %d", request.Method, request.URL.Path, response.StatusCode)
+		kind := RetriedUnsafe
+		if request.Method == http.MethodGet {
+			kind = RetriedSafe
+		}
+		r.counts.Note(kind, "%s %s: %d", request.Method, request.URL.Path, response.StatusCode)
 	}
 	return response, err
 }

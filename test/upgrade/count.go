@@ -37,14 +37,15 @@ const (
 	Orphans        Kind = "objects left in deleted namespaces"
 	Stuck          Kind = "namespaces not gone within a minute"
 	Killed         Kind = "servers killed, not gone within 30 s"
-	Retried        Kind = "503s and 429s with Retry-After seen below client-go's retries"
+	RetriedSafe    Kind = "safe requests that client-go was told to send again"
+	RetriedUnsafe  Kind = "unsafe requests that client-go was told to send again"
 )
 
 // kinds are all kinds in the order of the report.
 var kinds = []Kind{
 	SafeRequests, UnsafeRequests, Walks, Discoveries, Events, Namespaces,
 	WrongAbsent, FailedSafe, FailedUnsafe, UnknownOutcome, BrokenUnsafe, OtherUnsafe, Twice,
-	FailedWalks, Flips, Missed, Relists, Orphans, Stuck, Killed, Retried,
+	FailedWalks, Flips, Missed, Relists, Orphans, Stuck, Killed, RetriedSafe, RetriedUnsafe,
 }
 
 // maxExamples is how many examples of a kind are kept.

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -27,7 +28,16 @@ func namespaces() *object {
 }
 
 // certificateRequests are the namespaced objects that only the new version has.
-func certificateRequests(stub string) *object {
+// Each holds an empty certificate signing request that proves possession of a key.
+func certificateRequests() (*object, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, err
+	}
 	return &object{
 		gvr:   schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1", Resource: "podcertificaterequests"},
 		fresh: true,
@@ -39,27 +49,26 @@ func certificateRequests(stub string) *object {
 				"serviceAccountName": "account", "serviceAccountUID": "account-uid",
 				"nodeName": "node", "nodeUID": "node-uid",
 				"maxExpirationSeconds": int64(86400),
-				"stubPKCS10Request":    stub,
+				"stubPKCS10Request":    base64.StdEncoding.EncodeToString(stub),
 			},
 		},
-	}
+	}, nil
 }
 
-// newStub makes the certificate signing request that such an object holds: an
-// empty one that proves possession of a key.
-func newStub() (string, error) {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
+// CertificateRequest returns a PodCertificateRequest of certificates.k8s.io/v1: a
+// namespaced object of a kind that Kubernetes 1.37 has and 1.36 has not.
+func CertificateRequest(name string) (*unstructured.Unstructured, error) {
+	o, err := certificateRequests()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	return base64.StdEncoding.EncodeToString(der), err
+	return o.named(name), nil
 }
 
 // beginNamespaces starts clients that make namespaces with objects in them and
 // delete them again, and look in etcd for what was left behind.
 func (l *Load) beginNamespaces(ctx context.Context) error {
-	stub, err := newStub()
+	requests, err := certificateRequests()
 	if err != nil {
 		return err
 	}
@@ -68,7 +77,7 @@ func (l *Load) beginNamespaces(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n := &nester{load: l, client: c, contents: []*object{configMaps(), certificateRequests(stub)}}
+		n := &nester{load: l, client: c, contents: []*object{configMaps(), requests}}
 		next := 0
 		l.every(ctx, namespacePeriod, func() {
 			next++
@@ -151,18 +160,31 @@ func (n *nester) why(ctx context.Context, name string) string {
 	return fmt.Sprint(found.Object["status"])
 }
 
-// lookForOrphans looks in etcd for what a deleted namespace has left behind.
+// lookForOrphans counts what a deleted namespace has left behind.
 func (n *nester) lookForOrphans(ctx context.Context, name string) {
-	found, err := n.load.etcd.Get(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	keys, err := LeftIn(ctx, n.load.etcd, name)
+	switch {
+	case ctx.Err() != nil: // the run is over
+	case err != nil:
+		n.load.counts.Note(Orphans, "%s can't be looked into: %v", name, err)
+	}
+	for _, key := range keys {
+		n.load.counts.Note(Orphans, "%s", key)
+	}
+}
+
+// LeftIn returns the keys in etcd of all objects in a namespace. No server is
+// asked: of what was forgotten none may know.
+func LeftIn(ctx context.Context, etcd *clientv3.Client, namespace string) ([]string, error) {
+	found, err := etcd.Get(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
-		if ctx.Err() == nil {
-			n.load.counts.Note(Orphans, "%s can't be looked for: %v", name, err)
-		}
-		return
+		return nil, err
 	}
+	var keys []string
 	for _, kv := range found.Kvs {
-		if key := string(kv.Key); strings.Contains(key, "/"+name+"/") {
-			n.load.counts.Note(Orphans, "%s", key)
+		if key := string(kv.Key); strings.Contains(key, "/"+namespace+"/") {
+			keys = append(keys, key)
 		}
 	}
+	return keys, nil
 }

@@ -49,8 +49,6 @@ const (
 	checkPeriod, inTimeout = 500 * time.Millisecond, 30 * time.Second
 	// stopTimeout is how long a server may take to stop. A kubelet gives it as much.
 	stopTimeout = 30 * time.Second
-	// drainTimeout bounds what has to be over before the last new server goes.
-	drainTimeout = 2 * goneTimeout
 )
 
 // serverFlags are those of a server behind a load balancer: it serves on for some

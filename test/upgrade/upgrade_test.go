@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,11 +10,17 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
 )
 
 var full = flag.Bool("full", false, "the long upgrade, there and back, of three kinds of servers")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// What informers complain of is what is counted.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	goleak.VerifyTestMain(m)
+}
 
 func bin(t *testing.T, name string) string {
 	t.Helper()
