@@ -35,14 +35,18 @@ func (l *Load) beginWatching(ctx context.Context) error {
 		}
 		next := 0
 		l.every(ctx, writePeriod, func() {
-			done, ok := l.epoch.Use()
-			if o.fresh && !ok {
+			done, ok := func() {}, true
+			if o.fresh {
+				done, ok = l.epoch.Use()
+			}
+			if !ok {
 				return
 			}
 			next++
+			name := fmt.Sprintf("written-%d", next)
 			l.running.Go(func() {
 				defer done()
-				w.live(ctx, fmt.Sprintf("written-%d", next))
+				w.live(ctx, name)
 			})
 		})
 	}
