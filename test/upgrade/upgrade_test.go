@@ -2,7 +2,7 @@ package upgrade
 
 import (
 	"flag"
-	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,8 +17,7 @@ var full = flag.Bool("full", false, "the long upgrade, there and back, of three 
 
 func TestMain(m *testing.M) {
 	// What informers complain of is what is counted.
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }
 
