@@ -7,7 +7,9 @@ require (
 	github.com/spf13/pflag v1.0.10 // the flags of a kube-apiserver are pflags
 	go.etcd.io/etcd/client/v3 v3.7.0 // tests: look into etcd directly
 	go.etcd.io/etcd/server/v3 v3.7.0 // tests: a real etcd in process
-	go.opentelemetry.io/otel v1.44.0 // attributes of the spans that component-base makes
+	go.opentelemetry.io/otel v1.44.0 // attributes of the spans that component-base makes, and the header by which a peer joins them
+	go.opentelemetry.io/otel/sdk v1.44.0 // tests: spans in memory
+	go.opentelemetry.io/otel/trace v1.44.0 // whose a span is
 	go.uber.org/goleak v1.3.0 // tests: no goroutine stays
 	golang.org/x/net v0.57.0 // tests: HTTP/2 frames and WebSockets as peers send them
 	k8s.io/api v0.37.2 // leases, endpoint records, discovery documents
@@ -81,8 +83,6 @@ require (
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.44.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.44.0 // indirect
 	go.opentelemetry.io/otel/metric v1.44.0 // indirect
-	go.opentelemetry.io/otel/sdk v1.44.0 // indirect
-	go.opentelemetry.io/otel/trace v1.44.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.10.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.27.1 // indirect

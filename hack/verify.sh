@@ -55,6 +55,7 @@ for modfile in $(kube_modfiles); do
 done
 run "lint the library" "make fix, then read what is left" "lint ."
 run "lint the programs" "make fix, then read what is left" "lint cmd"
+check "known vulnerabilities" "update what is named" hack/vulncheck.sh
 check "generated files" "make generate" hack/generate.sh --check
 
 if ((${#failed[@]})); then

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/reconcilers"
@@ -54,7 +55,7 @@ func NewConfig(opts options.CompletedOptions, own peeroptions.Options) (*app.Con
 	if !flags.On() {
 		return config, nil
 	}
-	proxy, err := New(config, flags)
+	proxy, err := New(config, flags, own)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func advertised(opts options.CompletedOptions, flags peeroptions.Server) (reconc
 }
 
 // New makes a proxy for the server that is being configured.
-func New(config *app.Config, flags peeroptions.Server) (*peerproxy.Proxy, error) {
+func New(config *app.Config, flags peeroptions.Server, own peeroptions.Options) (*peerproxy.Proxy, error) {
 	generic := config.KubeAPIs.ControlPlane.Generic
 	factory, ok := config.KubeAPIs.ControlPlane.StorageFactory.(*serverstorage.DefaultStorageFactory)
 	if !ok {
@@ -104,8 +105,15 @@ func New(config *app.Config, flags peeroptions.Server) (*peerproxy.Proxy, error)
 	if err != nil {
 		return nil, err
 	}
+	ip, port, err := early(config.KubeAPIs.ControlPlane.Extra.PeerAdvertiseAddress)
+	if err != nil {
+		return nil, err
+	}
 	return peerproxy.New(peerproxy.Config{
 		ServerID:            generic.APIServerID,
+		AdvertiseIP:         ip,
+		AdvertisePort:       port,
+		Periods:             own.Periods,
 		CAFile:              flags.CAFile,
 		ProxyClientCertFile: flags.ProxyClientCertFile,
 		ProxyClientKeyFile:  flags.ProxyClientKeyFile,
@@ -117,6 +125,18 @@ func New(config *app.Config, flags peeroptions.Server) (*peerproxy.Proxy, error)
 		Dial:                dial,
 		CustomResources:     CustomResources,
 	})
+}
+
+// early is the address at which peers reach the server before it is ready.
+func early(a reconcilers.PeerAdvertiseAddress) (ip string, port int32, err error) {
+	if a.PeerAdvertiseIP == "" {
+		return "", 0, nil
+	}
+	number, err := strconv.ParseInt(a.PeerAdvertisePort, 10, 32)
+	if err != nil {
+		return "", 0, fmt.Errorf("peer proxy: the port advertised to peers: %w", err)
+	}
+	return a.PeerAdvertiseIP, int32(number), nil
 }
 
 func egressDialer(generic *genericapiserver.Config) (func(context.Context, string, string) (net.Conn, error), error) {

@@ -7,12 +7,17 @@
 //	apiserver_peer_proxy_errors_total{type,group,version,resource}
 //	apiserver_peer_discovery_sync_errors_total{type}
 //
+// and with its own:
+//
+//	apiserver_peer_proxy_certificate_expiration_timestamp_seconds{type}
+//
 // All functions are safe for concurrent use.
 package metrics
 
 import (
 	"context"
 	"strconv"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	upstream "k8s.io/apiserver/pkg/util/peerproxy/metrics"
@@ -20,7 +25,12 @@ import (
 
 // Register adds the metrics to the server's registry. Calls after the first
 // change nothing.
-func Register() { upstream.Register() }
+func Register() {
+	upstream.Register()
+	registerOwn()
+}
+
+var registerOwn = sync.OnceFunc(registerCertificates)
 
 // IncForwarded counts a request for gvr that a peer answered with the status
 // code.

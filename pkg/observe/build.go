@@ -7,14 +7,16 @@ import (
 	"peerproxy.internal/pkg/snapshot"
 )
 
-// Limits are the periods that bound what is kept and what is doubted.
+// Limits are the periods that bound what is kept, doubted and believed.
 type Limits struct {
 	// DepartureGrace is how long a member's documents are kept after its
 	// identity lease is gone.
 	DepartureGrace time.Duration
 	// Doubt bounds how long an unknown document keeps requests from an
 	// ordinary 404.
-	Doubt DoubtLimits
+	Doubt Allowance
+	// Starting bounds how long a server that is not ready takes part.
+	Starting Allowance
 }
 
 // Facts are all that is known at one moment.
@@ -42,12 +44,19 @@ type Memory map[string]memory
 type memory struct {
 	// address is where the server was last reachable.
 	address string
-	// incarnation is the last one that its identity lease told.
+	// incarnation is the last one that its leases told.
 	incarnation string
+	// ready is whether it had the record of a ready server, since that moment.
+	ready bool
+	since time.Time
+	// document is the newest one of a server that was ready, previous that of the
+	// incarnation before.
+	document, previous *snapshot.Document
 	// departed is when the server was first found without record and identity.
 	departed time.Time
-	// doubt is how long requests waited for its document.
-	doubt Doubt
+	// doubt is for how long requests waited for its document, starting for how
+	// long it took part before it was ready.
+	doubt, starting Account
 }
 
 // Build makes the content of a snapshot from the facts. It is pure: equal
@@ -65,18 +74,19 @@ func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, aft
 		if member.ServerID == f.ServerID {
 			continue
 		}
-		m := before[member.ServerID].learn(member, f.Now)
-		document := f.Documents[member.ServerID]
-		state, takesPart, until := m.state(member, document, f.Now, limits)
+		m, member, until := before[member.ServerID].admit(member, f.Now, limits)
 		soonest(until)
+		m = m.learn(member, f.Documents[member.ServerID], f.Now)
 		if member.Record != nil {
-			missing := document == nil || document.Incarnation != m.incarnation
-			unsure, until := m.doubt.about(missing, m.incarnation, f.Now, limits.Doubt)
+			unsure, until := m.doubt.use(!m.current(f.Documents[member.ServerID]), m.incarnation, f.Now, limits.Doubt)
 			content.Unsure = content.Unsure || unsure
 			soonest(until)
 		}
+		state, takesPart, until := m.state(member, f.Now, limits)
+		soonest(until)
 		if !takesPart {
-			if m.doubt.recent(f.Now, limits.Doubt) {
+			m.document, m.previous = nil, nil
+			if m.doubt.open(f.Now, limits.Doubt) || m.starting.open(f.Now, limits.Starting) {
 				after[member.ServerID] = m
 			}
 			continue
@@ -87,7 +97,7 @@ func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, aft
 			Incarnation: m.incarnation,
 			State:       state,
 			Address:     m.address,
-			Document:    document,
+			Document:    m.inForce(state, f.Documents[member.ServerID]),
 		})
 	}
 	return content, after, next
@@ -110,15 +120,43 @@ func everyone(members []lease.Member, remembered Memory) []lease.Member {
 	return all
 }
 
-// learn returns the memory with what the leases tell now.
-func (m memory) learn(member lease.Member, now time.Time) memory {
-	alive := member.Identity != nil && now.Before(member.Identity.Expires)
-	if member.Identity != nil {
+// admit returns the memory with the incarnation that the leases tell now, and
+// the member without the record that a server which starts for too long has.
+// until is when that time ends, zero for a server that does not start.
+func (m memory) admit(member lease.Member, now time.Time, limits Limits) (_ memory, admitted lease.Member, until time.Time) {
+	starts := member.Record != nil && member.Record.Starting != ""
+	switch {
+	case member.Identity != nil:
 		m.incarnation = member.Identity.Incarnation
+	case starts:
+		m.incarnation = member.Record.Starting
 	}
+	granted, until := m.starting.use(starts, m.incarnation, now, limits.Starting)
+	if starts && !granted {
+		member.Record = nil
+	}
+	return m, member, until
+}
+
+// learn returns the memory with what the leases and the newest document tell
+// now.
+func (m memory) learn(member lease.Member, newest *snapshot.Document, now time.Time) memory {
 	if member.Record != nil {
 		m.address = member.Record.Address
 	}
+	starts := member.Record != nil && member.Record.Starting != ""
+	if starts && m.document != nil && m.document.Incarnation == m.incarnation {
+		// The record that made it look ready was left over from a crash.
+		m.document = m.previous
+	}
+	was := m.ready
+	if m.ready = member.Record != nil && !starts; m.ready && !was {
+		m.since = now
+	}
+	if m.ready || was && !starts {
+		m = m.keep(newest)
+	}
+	alive := member.Identity != nil && now.Before(member.Identity.Expires)
 	switch {
 	case alive || member.Record != nil:
 		m.departed = time.Time{}
@@ -128,15 +166,46 @@ func (m memory) learn(member lease.Member, now time.Time) memory {
 	return m
 }
 
+// keep returns the memory with the newest document of a server that is ready,
+// but for one of the time before. Its incarnation alone does not tell: whoever
+// may write leases could change that all the time.
+func (m memory) keep(newest *snapshot.Document) memory {
+	if newest == nil || newest.Incarnation != m.incarnation && newest.Checked.Before(m.since) {
+		return m
+	}
+	if m.document != nil && m.document.Incarnation != newest.Incarnation {
+		m.previous = m.document
+	}
+	m.document = newest
+	return m
+}
+
+// current reports whether the newest document is that of the incarnation that
+// runs now.
+func (m memory) current(newest *snapshot.Document) bool {
+	return newest != nil && newest.Incarnation == m.incarnation
+}
+
+// inForce is the document that counts: that of a server which starts only for
+// as long as it does, else the last one of an incarnation that was ready.
+func (m memory) inForce(state snapshot.State, newest *snapshot.Document) *snapshot.Document {
+	if state == snapshot.StateStarting && m.current(newest) {
+		return newest
+	}
+	return m.document
+}
+
 // state tells how far the member can be relied on and whether it takes part at
 // all. until is when that changes by the passing of time alone, zero if it
 // does not.
-func (m memory) state(member lease.Member, document *snapshot.Document, now time.Time, limits Limits) (state snapshot.State, takesPart bool, until time.Time) {
+func (m memory) state(member lease.Member, now time.Time, limits Limits) (state snapshot.State, takesPart bool, until time.Time) {
 	switch {
+	case member.Record != nil && member.Record.Starting != "":
+		return snapshot.StateStarting, true, time.Time{}
 	case member.Record != nil:
 		return snapshot.StateServing, true, time.Time{}
-	case document == nil:
-		// Featureless, or gone before it could be asked.
+	case m.document == nil:
+		// Featureless, or gone before it could be asked or was ready.
 		return 0, false, time.Time{}
 	case m.departed.IsZero():
 		return snapshot.StateUnreachable, true, member.Identity.Expires

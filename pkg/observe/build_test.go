@@ -12,11 +12,11 @@ import (
 
 var (
 	start  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	limits = Limits{DepartureGrace: 10 * time.Minute, Doubt: DoubtLimits{Longest: 30 * time.Second, Window: 10 * time.Minute}}
+	limits = Limits{DepartureGrace: 10 * time.Minute, Doubt: Allowance{Longest: 30 * time.Second, Window: 10 * time.Minute}, Starting: Allowance{Longest: 5 * time.Minute, Window: 10 * time.Minute}}
 )
 
 // member is a server with what the letters say: an (i)dentity lease, a
-// (r)ecord.
+// (r)ecord, or an early record of one that (s)tarts.
 func member(id, has string) lease.Member {
 	m := lease.Member{ServerID: id}
 	for _, letter := range has {
@@ -25,6 +25,8 @@ func member(id, has string) lease.Member {
 			m.Identity = &lease.Identity{Incarnation: id + "_1", Expires: start.Add(time.Hour)}
 		case 'r':
 			m.Record = &lease.Record{Address: id + ":6443"}
+		case 's':
+			m.Record = &lease.Record{Address: id + ":6443", Starting: id + "_1"}
 		}
 	}
 	return m
@@ -86,6 +88,24 @@ func TestBuildFollowsAMemberThroughItsLife(t *testing.T) {
 			{members: []lease.Member{member("b", "ir")}, state: "Serving", unsure: true, next: 30 * time.Second},
 			{at: time.Second},
 		}},
+		{"an early record makes a starting member, with or without identity lease", []moment{
+			{members: []lease.Member{member("b", "s")}, documents: []string{"b"}, state: "Starting", next: 5 * time.Minute},
+			{at: time.Second, members: []lease.Member{member("b", "is")}, documents: []string{"b"}, state: "Starting", next: 5 * time.Minute},
+			{at: time.Minute, members: []lease.Member{member("b", "ir")}, documents: []string{"b"}, state: "Serving"},
+		}},
+		{"one that starts for five minutes is then as without a record", []moment{
+			{members: []lease.Member{member("b", "is")}, documents: []string{"b"}, state: "Starting", next: 5 * time.Minute},
+			{at: 5 * time.Minute, members: []lease.Member{member("b", "is")}, documents: []string{"b"}},
+			{at: time.Hour, members: []lease.Member{member("b", "is")}},
+		}},
+		{"one that never was ready leaves nothing behind", []moment{
+			{members: []lease.Member{member("b", "is")}, documents: []string{"b"}, state: "Starting", next: 5 * time.Minute},
+			{at: time.Second, members: []lease.Member{member("b", "i")}, documents: []string{"b"}},
+		}},
+		{"an unknown document is doubted of a starting member too", []moment{
+			{members: []lease.Member{member("b", "is")}, state: "Starting", unsure: true, next: 30 * time.Second},
+			{at: 30 * time.Second, members: []lease.Member{member("b", "is")}, state: "Starting", next: 5 * time.Minute},
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			memory := Memory{}
@@ -126,8 +146,10 @@ func TestBuildDoubtsANewIncarnationAndKeepsItsOldDocument(t *testing.T) {
 	restarted := member("b", "ir")
 	restarted.Identity.Incarnation = "b_2"
 	old := documentOf("b")
-	facts := Facts{ServerID: "a", Now: start, Listed: true, Local: documentOf("a"), Members: []lease.Member{restarted}, Documents: map[string]*snapshot.Document{"b": old}}
-	content, _, _ := Build(facts, Memory{}, limits)
+	facts := Facts{ServerID: "a", Now: start, Listed: true, Local: documentOf("a"), Members: []lease.Member{member("b", "ir")}, Documents: map[string]*snapshot.Document{"b": old}}
+	_, memory, _ := Build(facts, Memory{}, limits)
+	facts.Members = []lease.Member{restarted}
+	content, _, _ := Build(facts, memory, limits)
 	if !content.Unsure {
 		t.Error("what a new incarnation serves is not doubted")
 	}
@@ -159,7 +181,7 @@ func TestBuildIsPure(t *testing.T) {
 	before := Memory{"b": {address: "b:6443"}}
 	first, memory, next := Build(facts, before, limits)
 	second, memory2, next2 := Build(facts, before, limits)
-	options := cmp.AllowUnexported(memory2["b"], Doubt{})
+	options := cmp.AllowUnexported(memory2["b"], Account{})
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Error(diff)
 	}

@@ -56,12 +56,17 @@ type Observer struct {
 
 	// ready is closed once, by Run.
 	ready chan struct{}
+	// born is when this server began, incarnation takes the one that it is then.
+	born        time.Time
+	incarnation chan string
 
 	// The loop's own state: no one else touches it.
 	memory   Memory
 	pollers  map[string]poller
 	excluded *snapshot.Exclusions
 	isReady  bool
+	// self is this server's incarnation, empty until it is known.
+	self string
 
 	// running counts the goroutines that Run has to wait for.
 	running sync.WaitGroup
@@ -81,6 +86,7 @@ type Observer struct {
 type poller struct {
 	*discovery.Poller
 	address, incarnation string
+	state                snapshot.State
 	stop                 context.CancelFunc
 }
 
@@ -94,12 +100,14 @@ func New(c Config) *Observer {
 			Changed: c.Changed,
 			Clock:   c.Clock,
 		},
-		ready:     make(chan struct{}),
-		stopped:   make(chan struct{}),
-		memory:    Memory{},
-		pollers:   map[string]poller{},
-		documents: map[string]*snapshot.Document{},
-		published: make(chan struct{}),
+		ready:       make(chan struct{}),
+		born:        c.Clock.Now(),
+		incarnation: make(chan string, 1),
+		stopped:     make(chan struct{}),
+		memory:      Memory{},
+		pollers:     map[string]poller{},
+		documents:   map[string]*snapshot.Document{},
+		published:   make(chan struct{}),
 	}
 }
 
@@ -110,6 +118,11 @@ func (o *Observer) Load() *snapshot.Snapshot { return o.store.Load() }
 // of Run: neither a peer nor an own handler that does not answer keeps this
 // server from serving.
 func (o *Observer) Ready() <-chan struct{} { return o.ready }
+
+// Incarnation takes this server's own incarnation, once, as soon as peers may
+// ask it what it serves: its handler answers discovery, and its identity lease
+// is no longer that of the process before.
+func (o *Observer) Incarnation() <-chan string { return o.incarnation }
 
 // Run observes until ctx ends, then returns when all it started is gone. The
 // error is that of following the members.
@@ -167,7 +180,28 @@ func (o *Observer) look(ctx context.Context, started time.Time) time.Time {
 	}
 	o.follow(ctx, content.Peers)
 	o.touch(facts.Excluded)
+	o.tellIncarnation(ctx, facts)
 	return next
+}
+
+// tellIncarnation tells the own incarnation once it is known. That it changes
+// afterwards is another server's doing: a server has one for life.
+func (o *Observer) tellIncarnation(ctx context.Context, facts Facts) {
+	now := ""
+	for _, member := range facts.Members {
+		if member.ServerID == o.config.ServerID && member.Identity != nil && !member.Identity.Renewed.Before(o.born) {
+			now = member.Identity.Incarnation
+		}
+	}
+	switch {
+	case now == "" || now == o.self || facts.Local == nil:
+	case o.self == "":
+		o.self = now
+		o.incarnation <- now
+	default:
+		o.self = now
+		klog.FromContext(ctx).Error(nil, "Another server has this server's ID, and takes its identity lease and endpoint record from it: every server needs an ID of its own", "serverID", o.config.ServerID, "holder", now)
+	}
 }
 
 // tellReady lets those go on who wait for readiness: the snapshot is there.
@@ -206,17 +240,30 @@ func (o *Observer) facts(ctx context.Context) Facts {
 	o.mu.Lock()
 	facts.Documents = maps.Clone(o.documents)
 	o.mu.Unlock()
-	oldest := facts.Now
-	for _, document := range facts.Documents {
-		if document.Checked.Before(oldest) {
-			oldest = document.Checked
-		}
-	}
-	facts.Excluded = o.config.Exclusions.Set(oldest)
+	facts.Excluded = o.config.Exclusions.Set(oldest(facts, o.memory))
 	o.mu.Lock()
 	o.expiring = facts.Excluded.Expiring()
 	o.mu.Unlock()
 	return facts
+}
+
+// oldest is when the oldest document that may come into force was checked.
+func oldest(facts Facts, memory Memory) time.Time {
+	oldest := facts.Now
+	for _, document := range facts.Documents {
+		oldest = earlier(oldest, document)
+	}
+	for _, m := range memory {
+		oldest = earlier(earlier(oldest, m.document), m.previous)
+	}
+	return oldest
+}
+
+func earlier(t time.Time, document *snapshot.Document) time.Time {
+	if document != nil && document.Checked.Before(t) {
+		return document.Checked
+	}
+	return t
 }
 
 // complete reports whether every member with a record has a document.
@@ -253,6 +300,11 @@ func (o *Observer) follow(ctx context.Context, peers []*snapshot.Peer) {
 			running.incarnation = peer.Incarnation
 			o.pollers[id] = running
 			running.Renew(peer.Incarnation)
+		case peer.State != running.state:
+			// It is ready now: what it said before may have been less than all.
+			running.state = peer.State
+			o.pollers[id] = running
+			running.Touched.Raise()
 		}
 	}
 	for id, peer := range wanted {
@@ -280,7 +332,7 @@ func (o *Observer) poll(ctx context.Context, peer *snapshot.Peer) poller {
 	}
 	klog.FromContext(ctx).V(2).Info("Following a peer's discovery", "peer", peer.ServerID, "address", peer.Address)
 	o.running.Go(func() { p.Run(ctx) })
-	return poller{Poller: p, address: peer.Address, incarnation: peer.Incarnation, stop: stop}
+	return poller{Poller: p, address: peer.Address, incarnation: peer.Incarnation, state: peer.State, stop: stop}
 }
 
 // deliver takes in a document, unless its poller was stopped meanwhile: the

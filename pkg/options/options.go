@@ -4,17 +4,17 @@
 package options
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"peerproxy.internal/pkg/peerproxy"
+	"peerproxy.internal/pkg/transport"
 )
 
 // Options are the peer proxy's own flags.
@@ -22,6 +22,8 @@ type Options struct {
 	// ServerID replaces the server ID that a kube-apiserver makes of its host
 	// name. Empty keeps that.
 	ServerID string
+	// Periods are a member's grace periods.
+	Periods peerproxy.Periods
 }
 
 // AddFlags adds the flags.
@@ -30,19 +32,21 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"The ID of this server among its peers: the name of its identity lease. It has to be different on every server, "+
 		"and to stay the same over restarts. If empty, it is made of the host name. "+
 		"Set it to run several servers on one host.")
+	addPeriods(fs, &o.Periods)
 }
 
 // Validate checks the flags themselves.
 func (o *Options) Validate() []error {
+	errs := validatePeriods(o.Periods)
 	if o.ServerID == "" {
-		return nil
+		return errs
 	}
 	// The ID names a lease and is the value of a label.
 	problems := append(validation.IsDNS1123Subdomain(o.ServerID), validation.IsValidLabelValue(o.ServerID)...)
 	if len(problems) > 0 {
-		return []error{fmt.Errorf("--peer-server-id %q can't name a lease: %s", o.ServerID, problems[0])}
+		errs = append(errs, fmt.Errorf("--peer-server-id %q can't name a lease: %s", o.ServerID, problems[0]))
 	}
-	return nil
+	return errs
 }
 
 // Server holds the values of the flags that a kube-apiserver has already.
@@ -90,10 +94,10 @@ func (s Server) Validate() []error {
 			errs = append(errs, fmt.Errorf("--peer-ca-file needs --%s: %s", flag.name, flag.why))
 		}
 	}
-	if err := checkBundle(s.CAFile); err != nil {
-		errs = append(errs, fmt.Errorf("--peer-ca-file: %w", err))
+	if s.ProxyClientCertFile == "" || s.ProxyClientKeyFile == "" {
+		return errs
 	}
-	return errs
+	return append(errs, s.checkFiles()...)
 }
 
 func (s Server) validateAddress() []error {
@@ -115,30 +119,20 @@ func (s Server) validateAddress() []error {
 	return errs
 }
 
-// checkBundle makes sure that a file holds at least one certificate.
-func checkBundle(file string) error {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
+// checkFiles checks the files that the connections to peers are made of, by the
+// rules of the transport itself.
+func (s Server) checkFiles() []error {
+	flags := map[transport.File]string{
+		transport.FileCA:   "peer-ca-file",
+		transport.FileCert: "proxy-client-cert-file",
+		transport.FileKey:  "proxy-client-key-file",
 	}
-	found := false
-	for {
-		var block *pem.Block
-		if block, content = pem.Decode(content); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return fmt.Errorf("%s holds a certificate that can't be read: %w", file, err)
-		}
-		found = true
+	config := transport.Config{CAFile: s.CAFile, CertFile: s.ProxyClientCertFile, KeyFile: s.ProxyClientKeyFile}
+	var errs []error
+	for _, trouble := range config.Check() {
+		errs = append(errs, fmt.Errorf("--%s: %w", flags[trouble.File], trouble))
 	}
-	if !found {
-		return fmt.Errorf("%s holds no certificate in PEM form", file)
-	}
-	return nil
+	return errs
 }
 
 // Advertised returns the address that peers dial. Each half that is not set

@@ -1,47 +1,26 @@
 package options
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/spf13/pflag"
+
+	"peerproxy.internal/test/peertest"
 )
 
-// bundle writes a file with a certificate and returns its name.
-func bundle(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-}
-
-func file(t *testing.T, content []byte) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}
-
 func TestServerFlags(t *testing.T) {
-	ca := bundle(t)
-	whole := Server{Gate: true, CAFile: ca, ProxyClientCertFile: "c", ProxyClientKeyFile: "k", RequestHeaderCAFile: "r"}
+	pki := peertest.NewPKI(t)
+	client, other := pki.ProxyClient(t), pki.ProxyClient(t)
+	file := func(content []byte) string { return peertest.WriteFile(t, "file", content) }
+	ca := file(pki.Cluster.PEM)
+	whole := Server{
+		Gate: true, CAFile: ca, RequestHeaderCAFile: "r",
+		ProxyClientCertFile: file(client.Cert), ProxyClientKeyFile: file(client.Key),
+	}
+	none := filepath.Join(t.TempDir(), "none")
 	for _, tc := range []struct {
 		name   string
 		change func(*Server)
@@ -55,11 +34,16 @@ func TestServerFlags(t *testing.T) {
 		{"no client certificate", func(s *Server) { s.ProxyClientCertFile = "" }, true, []string{"--proxy-client-cert-file"}},
 		{"no client key", func(s *Server) { s.ProxyClientKeyFile = "" }, true, []string{"--proxy-client-key-file"}},
 		{"no request header CA", func(s *Server) { s.RequestHeaderCAFile = "" }, true, []string{"--requestheader-client-ca-file"}},
-		{"no such CA bundle", func(s *Server) { s.CAFile = filepath.Join(t.TempDir(), "none") }, true, []string{"no such file"}},
-		{"an empty CA bundle", func(s *Server) { s.CAFile = file(t, nil) }, true, []string{"no certificate"}},
-		{"a CA bundle with something else in it", func(s *Server) { s.CAFile = file(t, []byte("-----BEGIN KEY-----\nAA==\n-----END KEY-----\n")) }, true, []string{"no certificate"}},
+		{"no such CA bundle", func(s *Server) { s.CAFile = none }, true, []string{"--peer-ca-file: CA bundle \"" + none + "\": open"}},
+		{"no such client certificate", func(s *Server) { s.ProxyClientCertFile = none }, true, []string{"--proxy-client-cert-file: client certificate \"" + none + "\": open"}},
+		{"no such client key", func(s *Server) { s.ProxyClientKeyFile = none }, true, []string{"--proxy-client-key-file: client key \"" + none + "\": open"}},
+		{"the client key is another's", func(s *Server) { s.ProxyClientKeyFile = file(other.Key) }, true, []string{"--proxy-client-key-file"}},
+		{"a CA bundle and a client certificate that are none", func(s *Server) { s.CAFile, s.ProxyClientCertFile = s.ProxyClientKeyFile, s.ProxyClientKeyFile }, true, []string{"--peer-ca-file", "--proxy-client-cert-file"}},
+		{"a CA bundle that is half written", func(s *Server) { s.CAFile = file(append(pki.FrontProxy.PEM, pki.Cluster.PEM[:100]...)) }, true, []string{"cut off"}},
+		{"an empty CA bundle", func(s *Server) { s.CAFile = file(nil) }, true, []string{"no certificate"}},
+		{"a CA bundle with something else in it", func(s *Server) { s.CAFile = file([]byte("-----BEGIN KEY-----\nAA==\n-----END KEY-----\n")) }, true, []string{"no certificate"}},
 		{"a CA bundle with a broken certificate", func(s *Server) {
-			s.CAFile = file(t, []byte("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"))
+			s.CAFile = file([]byte("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"))
 		}, true, []string{"can't be read"}},
 		{"IPv6", func(s *Server) { s.AdvertiseIP = "2001:db8::1" }, true, nil},
 		{"an address that is none", func(s *Server) { s.AdvertiseIP = "[::1]" }, true, []string{"no IP address"}},
@@ -117,5 +101,38 @@ func TestServerID(t *testing.T) {
 		if got := len((&Options{ServerID: id}).Validate()) == 0; got != ok {
 			t.Errorf("%q: valid %t, want %t", id, got, ok)
 		}
+	}
+}
+
+func TestPeriodsHaveDefaultsAndLimits(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want []string // the flags complained of
+	}{
+		{},
+		{args: []string{"--peer-starting-grace-period=10m", "--peer-unknown-grace-period=1s", "--peer-departed-grace-period=24h"}},
+		{args: []string{"--peer-starting-grace-period=0"}, want: []string{"--peer-starting-grace-period"}},
+		{args: []string{"--peer-unknown-grace-period=1h", "--peer-departed-grace-period=-1s"}, want: []string{"--peer-unknown-grace-period", "--peer-departed-grace-period"}},
+	} {
+		var o Options
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(fs)
+		if err := fs.Parse(tc.args); err != nil {
+			t.Fatal(err)
+		}
+		errs := o.Validate()
+		if len(errs) != len(tc.want) {
+			t.Errorf("%v: got %v, want complaints of %v", tc.args, errs, tc.want)
+			continue
+		}
+		for i, flag := range tc.want {
+			if !strings.Contains(errs[i].Error(), flag) {
+				t.Errorf("%v: got %v, want a complaint of %s", tc.args, errs[i], flag)
+			}
+		}
+	}
+	var none Options
+	if errs := none.Validate(); len(errs) > 0 {
+		t.Errorf("without flags: %v", errs)
 	}
 }

@@ -7,12 +7,15 @@
 // the server does. [Proxy.Upstream] and [Proxy.EndpointLeaseReconciler] are the
 // two interfaces by which a kube-apiserver does all of that by itself.
 //
+// THREATS.md in this directory tells who could attack, and what stops them.
+//
 // This package only wires. What is known of the cluster is made in package
 // observe, requests are answered in package serve, and the two meet in package
 // snapshot; see the map in the directory above.
 package peerproxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,15 +49,44 @@ import (
 )
 
 const (
-	// departureGrace is how long the documents of a member that left are kept.
-	departureGrace = 10 * time.Minute
 	// exclusionGrace is how long a deleted custom resource or aggregated API
 	// stays out of documents that peers make anew.
 	exclusionGrace = 5 * time.Minute
-	// longestDoubt and doubtWindow bound how long a member without a document
-	// keeps requests from an ordinary 404.
-	longestDoubt, doubtWindow = 30 * time.Second, 10 * time.Minute
+	// allowanceWindow is the time within which a peer uses up a period.
+	allowanceWindow = 10 * time.Minute
 )
+
+// Periods bound what a member in trouble costs the others. A zero period stands
+// for its default.
+type Periods struct {
+	// Starting is how long, within any 10 minutes, a peer takes part that is not
+	// ready yet: 5 minutes.
+	Starting time.Duration
+	// Unknown is how long, within any 10 minutes, a peer whose discovery can't be
+	// read keeps requests from a 404: 30 s.
+	Unknown time.Duration
+	// Departed is how long what only a peer served is kept after its identity
+	// lease is gone: 10 minutes.
+	Departed time.Duration
+}
+
+// WithDefaults returns the periods with their defaults filled in.
+func (p Periods) WithDefaults() Periods {
+	p.Starting = cmp.Or(p.Starting, 5*time.Minute)
+	p.Unknown = cmp.Or(p.Unknown, 30*time.Second)
+	p.Departed = cmp.Or(p.Departed, 10*time.Minute)
+	return p
+}
+
+// limits are the periods as the observer knows them.
+func (p Periods) limits() observe.Limits {
+	p = p.WithDefaults()
+	return observe.Limits{
+		DepartureGrace: p.Departed,
+		Doubt:          observe.Allowance{Longest: p.Unknown, Window: allowanceWindow},
+		Starting:       observe.Allowance{Longest: p.Starting, Window: allowanceWindow},
+	}
+}
 
 // Config is what a [Proxy] needs of the server that it is linked into. Every
 // field without "optional" is required.
@@ -78,6 +110,12 @@ type Config struct {
 	StorageMediaType string
 	// Serializer negotiates the encoding of errors.
 	Serializer runtime.NegotiatedSerializer
+	// AdvertiseIP and AdvertisePort, optional, are where peers reach this server
+	// before it is ready: without them it takes part once it is.
+	AdvertiseIP   string
+	AdvertisePort int32
+	// Periods, optional, are the grace periods of other members.
+	Periods Periods
 	// Dial, optional, is the egress dialer of the network "controlplane".
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// CustomResources, optional, returns the resources that a custom resource
@@ -148,7 +186,7 @@ func New(c Config) (*Proxy, error) {
 		return nil, fmt.Errorf("peer proxy: %w", err)
 	}
 	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}}
-	p.record = &lease.Publisher{Storage: storage, ServerID: c.ServerID}
+	p.record = &lease.Publisher{Storage: storage, ServerID: c.ServerID, Clock: c.Clock}
 	p.openapi = openapi.New(openapi.Config{
 		Local:      func() http.RoundTripper { return discovery.InProcess(p.local) },
 		Peers:      transport.AsServer(peers),
@@ -165,11 +203,8 @@ func New(c Config) (*Proxy, error) {
 		Touched:    touched,
 		Local:      discovery.InProcess(p.local),
 		Peers:      transport.AsServer(peers),
-		Limits: observe.Limits{
-			DepartureGrace: departureGrace,
-			Doubt:          observe.DoubtLimits{Longest: longestDoubt, Window: doubtWindow},
-		},
-		Clock: c.Clock,
+		Limits:     c.Periods.limits(),
+		Clock:      c.Clock,
 	})
 	return p, nil
 }
@@ -184,6 +219,7 @@ func (p *Proxy) WrapHandler(next http.Handler) http.Handler {
 	return serve.WithPeerProxy(next, serve.Config{
 		Snapshots: p.observer,
 		Trusted:   p.trusted,
+		LeadsBack: p.transport.LeadsBack,
 		Forwarder: &forward.Forwarder{
 			Transport:  p.transport,
 			Serializer: p.config.Serializer,
@@ -230,7 +266,22 @@ func (p *Proxy) Run(ctx context.Context) error {
 	running.Go(func() { transportErr = p.transport.Run(ctx) })
 	running.Go(func() { p.record.Run(ctx) })
 	running.Go(func() { p.openapi.Run(ctx) })
+	running.Go(func() { p.takePartEarly(ctx) })
 	observerErr := p.observer.Run(ctx)
 	running.Wait()
 	return errors.Join(transportErr, observerErr)
+}
+
+// takePartEarly publishes an early record as soon as this server can tell what
+// it serves: its readiness may depend on a webhook that, at an older server,
+// looks for what only this one has.
+func (p *Proxy) takePartEarly(ctx context.Context) {
+	if p.config.AdvertiseIP == "" {
+		return
+	}
+	select {
+	case incarnation := <-p.observer.Incarnation():
+		p.record.PublishStarting(p.config.AdvertiseIP, p.config.AdvertisePort, incarnation)
+	case <-ctx.Done():
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -14,10 +13,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
-
-// removeTimeout bounds the removal of the own endpoint record: a shutdown waits
-// for it, and a record that stays is gone with its TTL.
-const removeTimeout = 2 * time.Second
 
 // Upstream returns the proxy as the interface that a kube-apiserver wires into
 // its hooks: Run, readiness and the exclusions are then taken care of.
@@ -98,16 +93,14 @@ func (w *recordWriter) UpdateLease(serverID, ip string, ports []corev1.EndpointP
 	return nil
 }
 
-// RemoveLease removes the record; a shutdown waits for it.
+// RemoveLease has the record removed, and does not wait for long.
 func (w *recordWriter) RemoveLease(serverID string) error {
 	w.stopped.Store(true)
 	run := w.proxy.run.Load()
 	if run == nil {
 		return fmt.Errorf("remove the endpoint record of %s: the peer proxy does not run, so it has none", serverID)
 	}
-	ctx, cancel := context.WithTimeout(*run, removeTimeout)
-	defer cancel()
-	return w.proxy.record.Remove(ctx)
+	return w.proxy.record.Remove(*run)
 }
 
 // GetEndpoint answers from the current snapshot.

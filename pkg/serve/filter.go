@@ -50,12 +50,16 @@ type Forwarder interface {
 	Forward(w http.ResponseWriter, r *http.Request, candidates []*snapshot.Peer)
 }
 
-// Config is what the filter needs. All fields are required.
+// Config is what the filter needs. Every field without "optional" is required.
 type Config struct {
 	Snapshots Snapshots
 	// Trusted reports whether a request came over a connection that only a peer
 	// can have made. It is asked about requests with the loop header alone.
 	Trusted func(*http.Request) bool
+	// LeadsBack, optional, reports whether a request that is trusted was sent by
+	// this very server: some peer's address is its own. It is refused, whatever it
+	// is for.
+	LeadsBack func(*http.Request) bool
 	// Forwarder sends requests to peers.
 	Forwarder Forwarder
 	// Documents serves merged discovery.
@@ -86,6 +90,12 @@ func (f *filter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	proxied := f.takeLoopHeader(r)
+	if proxied && f.LeadsBack != nil && f.LeadsBack(r) {
+		// The next connection may lead elsewhere.
+		w.Header().Set("Connection", "close")
+		f.act(w, r, proxied, refuseMarked, nil)
+		return
+	}
 	if info.IsResourceRequest {
 		f.serveResource(w, r, info, proxied)
 		return

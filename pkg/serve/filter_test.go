@@ -53,6 +53,7 @@ type world struct {
 	refreshErr error
 	first      *snapshot.Snapshot // what a refresh brings, if set
 	peer       bool               // the connection is a peer's
+	own        bool               // it was opened by this very server
 
 	local, forwarded *http.Request
 	candidates       []*snapshot.Peer
@@ -85,6 +86,7 @@ func (w *world) serve(r *http.Request) *httptest.ResponseRecorder {
 	WithPeerProxy(w, Config{
 		Snapshots:  w,
 		Trusted:    func(*http.Request) bool { return w.peer },
+		LeadsBack:  func(*http.Request) bool { return w.own },
 		Forwarder:  w,
 		Documents:  document.New(),
 		OpenAPI:    noOpenAPI(),
@@ -208,6 +210,31 @@ func TestFilter(t *testing.T) {
 				t.Errorf("candidates %v", w.candidates)
 			}
 		})
+	}
+}
+
+// Case 31. What is refused is known not to have been executed.
+func TestWhatThisServerSentItselfIsRefused(t *testing.T) {
+	for _, what := range []string{"ours", "theirs", "nothing", "/apis", "/apis/apps/v1", "/openapi/v2", "/healthz"} {
+		w := &world{snap: view(nil), peer: true, own: true}
+		answer := w.serve(get(alice, what, loop, "true"))
+		if w.local != nil || w.forwarded != nil || answer.Code != 503 || answer.Header().Get(forward.NotServedHeader) == "" {
+			t.Errorf("%s: served locally %t, forwarded %t, code %d", what, w.local != nil, w.forwarded != nil, answer.Code)
+		}
+		if answer.Header().Get("Connection") != "close" {
+			t.Errorf("%s: the connection is kept", what)
+		}
+	}
+	// A client that shows the certificate of a peer without the loop header, or the
+	// header without the certificate, is not this server.
+	for _, w := range []*world{{snap: view(nil), peer: true, own: true}, {snap: view(nil), own: true}} {
+		header := []string{loop, "true"}
+		if w.peer {
+			header = nil
+		}
+		if w.serve(get(alice, "theirs", header...)); w.forwarded == nil {
+			t.Error("an ordinary request was not forwarded")
+		}
 	}
 }
 

@@ -25,12 +25,20 @@ const (
 	ReasonUnknownAuthority Reason = "unknown_authority"
 	// ReasonNameMismatch: the peer's certificate lacks the server name.
 	ReasonNameMismatch Reason = "name_mismatch"
-	// ReasonExpired: the peer's certificate is not valid now.
+	// ReasonExpired: the peer's certificate, or its CA's, has expired.
 	ReasonExpired Reason = "expired"
+	// ReasonNotYetValid: the peer's certificate, or its CA's, is not valid yet.
+	ReasonNotYetValid Reason = "not_yet_valid"
 	// ReasonClientCertificate: the peer refused our certificate while the
 	// connection was set up. A kube-apiserver does not do that, it answers 401;
 	// something in front of it may.
 	ReasonClientCertificate Reason = "client_certificate"
+	// ReasonUnauthorized: the peer does not take this server for one, and
+	// answers 401.
+	ReasonUnauthorized Reason = "unauthorized"
+	// ReasonSelf: the connection led back to this very server, which has refused
+	// the request.
+	ReasonSelf Reason = "self"
 	// ReasonTLS: any other failure of the handshake.
 	ReasonTLS Reason = "tls"
 	// ReasonNotSent: the connection broke before the request's headers were
@@ -38,19 +46,54 @@ const (
 	ReasonNotSent Reason = "not_sent"
 )
 
+// remedies say for each reason that is a misconfiguration what is wrong, and what
+// to do.
+var remedies = map[Reason]string{
+	ReasonUnknownAuthority: "the peer's serving certificate is of a CA that this server does not know: " +
+		"put that CA into --peer-ca-file, or give the peer a certificate of one that is there",
+	ReasonNameMismatch: "the peer's serving certificate lacks the name " + DefaultServerName + ": " +
+		"issue one that has it among its DNS names",
+	ReasonExpired: "the peer's serving certificate, or its CA's in --peer-ca-file, has expired: " +
+		"renew it, or correct this server's clock",
+	ReasonNotYetValid: "the peer's serving certificate, or its CA's in --peer-ca-file, is not valid yet: " +
+		"correct the clock of this server, or that of the one who issued it",
+	ReasonClientCertificate: "the peer, or what stands before it, refused the certificate in --proxy-client-cert-file: " +
+		"it may have expired, or be of a CA that is not known there",
+	ReasonUnauthorized: "the peer does not accept the certificate in --proxy-client-cert-file: " +
+		"there its CA has to be in --requestheader-client-ca-file, its name in --requestheader-allowed-names, and the clock has to be right",
+	ReasonSelf: "the peer's address leads back to this server: " +
+		"set --peer-advertise-ip on each server to an address of its own, not to that of a load balancer",
+}
+
+// Remedy returns, for a reason that is a misconfiguration, what is wrong and what
+// to do, and "" for any other.
+func (r Reason) Remedy() string { return remedies[r] }
+
 // ConnectError means that no usable connection to the peer came about, so that
-// nothing of the request left this server, or nothing that the peer could read.
+// nothing of the request left this server, or nothing that the peer could read or
+// would execute.
 type ConnectError struct {
 	Reason Reason
 	Err    error
 }
 
 func (e *ConnectError) Error() string {
-	return fmt.Sprintf("could not connect (%s): %v", e.Reason, e.Err)
+	if remedy := e.Reason.Remedy(); remedy != "" {
+		return fmt.Sprintf("no usable connection (%s): %s: %v", e.Reason, remedy, e.Err)
+	}
+	return fmt.Sprintf("no usable connection (%s): %v", e.Reason, e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
+
+// Misconfiguration returns the reason where that is one, and "" otherwise.
+func (e *ConnectError) Misconfiguration() string {
+	if e.Reason.Remedy() == "" {
+		return ""
+	}
+	return string(e.Reason)
+}
 
 // RefusedError means that the peer gave the request back without executing it,
 // as HTTP/2 lets it, and did so again when the request was sent once more.
@@ -129,7 +172,7 @@ func dialReason(err error) Reason {
 	return ReasonDial
 }
 
-func handshakeReason(err error) Reason {
+func (t *Transport) handshakeReason(err error) Reason {
 	var authority x509.UnknownAuthorityError
 	var name x509.HostnameError
 	var invalid x509.CertificateInvalidError
@@ -139,7 +182,10 @@ func handshakeReason(err error) Reason {
 	case errors.As(err, &name):
 		return ReasonNameMismatch
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return ReasonExpired
+		if t.config.Clock.Now().After(invalid.Cert.NotAfter) {
+			return ReasonExpired
+		}
+		return ReasonNotYetValid
 	case refusesCertificate(err):
 		return ReasonClientCertificate
 	case isTimeout(err):

@@ -44,6 +44,11 @@ func TestFailureToConnectHasAReason(t *testing.T) {
 			want: transport.ReasonExpired,
 		},
 		{
+			name: "certificate not valid yet",
+			peer: &peertest.Peer{Certificate: pki.Cluster.Issue(t, peertest.Cert{DNSNames: named, NotBefore: time.Now().Add(time.Hour), NotAfter: time.Now().Add(2 * time.Hour)})},
+			want: transport.ReasonNotYetValid,
+		},
+		{
 			name: "not TLS",
 			peer: &peertest.Peer{OnConn: func(_ int, conn *tls.Conn) bool {
 				_, _ = conn.NetConn().Write([]byte("220 mail.example.com ESMTP\r\n"))
@@ -118,32 +123,57 @@ func TestRequestThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// In TLS 1.3 the refusal arrives after the client's handshake, with whatever is
-// read first.
+// In TLS 1.3 the refusal arrives after the client's handshake. It is waited for,
+// so that nothing of a request is on the way by then.
 func TestRefusedClientCertificateIsAFailureToConnect(t *testing.T) {
 	pki := peertest.NewPKI(t)
 	config := configFor(t, pki)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, http1 := range []bool{true, false} {
 			t.Run(tls.VersionName(version)+protocolName(http1), func(t *testing.T) {
-				written := make(chan struct{})
-				refuse := func([][]byte, [][]*x509.Certificate) error {
-					if version == tls.VersionTLS13 {
-						<-written // or a write could fail before the alert is read
+				peer := (&peertest.Peer{VerifyClient: peertest.RefuseClient, MaxTLSVersion: version, HTTP1: http1}).Start(t, pki)
+				tr := running(t, config)
+				for _, upgrade := range []bool{false, true} {
+					for range 20 {
+						req := newRequest(t, "POST", peer.Address(), "body")
+						if upgrade {
+							req.Header.Set("Connection", "Upgrade")
+							req.Header.Set("Upgrade", "SPDY/3.1")
+						}
+						req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+							WroteHeaders: func() { t.Error("the request was written") },
+						}))
+						_, err := tr.RoundTrip(req)
+						wantReason(t, err, transport.ReasonClientCertificate)
 					}
-					return errors.New("refused")
 				}
-				peer := (&peertest.Peer{
-					VerifyClient: refuse, MaxTLSVersion: version, HTTP1: http1, OnConn: shakeHandsAndWait,
-				}).Start(t, pki)
-				req := newRequest(t, "POST", peer.Address(), "body")
-				req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-					WroteRequest: func(httptrace.WroteRequestInfo) { close(written) },
-				}))
-				_, err := running(t, config).RoundTrip(req)
-				wantReason(t, err, transport.ReasonClientCertificate)
 			})
 		}
+	}
+}
+
+// A peer that takes longer than it is waited for, or that has nothing to say, is
+// sent the request: its refusal comes with the first read.
+func TestRefusalThatComesLate(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	config := configFor(t, pki)
+	for _, http1 := range []bool{true, false} {
+		t.Run(protocolName(http1), func(t *testing.T) {
+			written := make(chan struct{})
+			peer := (&peertest.Peer{
+				VerifyClient: func([][]byte, [][]*x509.Certificate) error {
+					<-written
+					return errors.New("refused")
+				},
+				HTTP1: http1, OnConn: shakeHandsAndWait,
+			}).Start(t, pki)
+			req := newRequest(t, "POST", peer.Address(), "body")
+			req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+				WroteRequest: func(httptrace.WroteRequestInfo) { close(written) },
+			}))
+			_, err := running(t, config).RoundTrip(req)
+			wantReason(t, err, transport.ReasonClientCertificate)
+		})
 	}
 }
 
@@ -197,6 +227,31 @@ func TestSlowConnectTimesOut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An egress proxy that does not answer holds up no request beyond the time of a
+// dial; what comes of the dial after all is closed.
+func TestDialIsBoundedWhateverTheDialerDoes(t *testing.T) {
+	config := configFor(t, peertest.NewPKI(t))
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		ours, theirs := net.Pipe()
+		config.Dial = func(context.Context, string, string) (net.Conn, error) {
+			<-answer
+			return ours, nil
+		}
+		tr := running(t, config)
+		start := time.Now()
+		_, err := tr.RoundTrip(newRequest(t, "GET", "peer:6443", ""))
+		wantReason(t, err, transport.ReasonTimeout)
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("took %v, want two seconds", took)
+		}
+		close(answer)
+		if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("got %v, want a connection that was closed", err)
+		}
+	})
 }
 
 func TestFrozenPeerIsNoticedWithinFiveSeconds(t *testing.T) {

@@ -32,8 +32,9 @@ type generation struct {
 
 // credentials are what the files hold.
 type credentials struct {
-	roots *x509.CertPool
-	own   tls.Certificate
+	authorities []*x509.Certificate
+	roots       *x509.CertPool // the authorities as a pool
+	own         tls.Certificate
 }
 
 func (t *Transport) newGeneration(creds credentials) *generation {
@@ -54,10 +55,12 @@ func (t *Transport) newGeneration(creds credentials) *generation {
 
 func (t *Transport) newHTTPTransport(creds credentials, protocols *http.Protocols, names ...string) *http.Transport {
 	config := &tls.Config{
-		RootCAs:    creds.roots,
-		ServerName: t.config.ServerName,
-		MinVersion: tls.VersionTLS12,
-		NextProtos: names,
+		RootCAs:            creds.roots,
+		Time:               t.config.Clock.Now,
+		ServerName:         t.config.ServerName,
+		MinVersion:         tls.VersionTLS12,
+		NextProtos:         names,
+		ClientSessionCache: noSessions{},
 		// Sent whatever CAs the peer names: its refusal then says what is wrong,
 		// where an absent certificate would be just another anonymous request.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -85,10 +88,11 @@ func (t *Transport) dialTLS(config *tls.Config) DialFunc {
 		if err != nil {
 			return nil, &ConnectError{Reason: dialReason(err), Err: err}
 		}
-		conn := tls.Client(raw, config)
-		if err := handshake(ctx, conn); err != nil {
-			_ = raw.Close()
-			return nil, &ConnectError{Reason: handshakeReason(err), Err: err}
+		l := &link{Conn: raw, all: &t.links, address: address}
+		conn := tls.Client(l, config)
+		if err := t.secure(ctx, conn, l, config.RootCAs); err != nil {
+			_ = l.Close()
+			return nil, &ConnectError{Reason: t.handshakeReason(err), Err: err}
 		}
 		if err := ctx.Err(); err != nil {
 			_ = conn.Close()
@@ -98,10 +102,43 @@ func (t *Transport) dialTLS(config *tls.Config) DialFunc {
 	}
 }
 
+// secure makes sure who is at the other side, and that it takes us for a peer.
+func (t *Transport) secure(ctx context.Context, conn *tls.Conn, l *link, roots *x509.CertPool) error {
+	if err := handshake(ctx, conn); err != nil {
+		return err
+	}
+	if err := l.hearVerdict(ctx, conn); err != nil {
+		return err
+	}
+	return t.links.add(l, conn.ConnectionState(), roots)
+}
+
+// dial returns in time whatever the config's Dial does: one that goes through an
+// egress proxy waits for its answer with no limit of its own.
 func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	return t.config.Dial(ctx, network, address)
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	results := make(chan result)
+	go func() {
+		conn, err := t.config.Dial(ctx, network, address)
+		select {
+		case results <- result{conn, err}:
+		case <-ctx.Done():
+			if conn != nil {
+				_ = conn.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-results:
+		return r.conn, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 func handshake(ctx context.Context, conn *tls.Conn) error {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"net"
 	"sync"
+	"testing"
+
+	"peerproxy.internal/test/peertest"
 )
 
 // pipeListener accepts in-memory connections, whose time testing/synctest can
@@ -90,4 +93,24 @@ func (c *freezingConn) Read(p []byte) (int, error) {
 func (c *freezingConn) Write(p []byte) (int, error) {
 	c.listener.wait()
 	return c.Conn.Write(p)
+}
+
+// pipeNetwork is listeners by their addresses.
+type pipeNetwork map[string]*pipeListener
+
+func (n pipeNetwork) serve(t *testing.T, address string, peer *peertest.Peer) {
+	t.Helper()
+	n[address] = newPipeListener()
+	peer.ServeAlso(n[address])
+	t.Cleanup(peer.Stop)
+}
+
+func (n pipeNetwork) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return n[address].dial(ctx, network, address)
+}
+
+func (n pipeNetwork) close() {
+	for _, l := range n {
+		_ = l.Close()
+	}
 }

@@ -17,6 +17,8 @@ type progress struct {
 	connections atomic.Int32
 	// headers is whether its headers were written to one of them.
 	headers atomic.Bool
+	// link is the one it was given to last.
+	link atomic.Pointer[link]
 }
 
 // errResent ends a request that a peer keeps giving back.
@@ -33,10 +35,14 @@ func (p *progress) trace(ctx context.Context, cancel context.CancelCauseFunc) co
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { p.wanted.Store(true) },
 		GotConn: func(info httptrace.GotConnInfo) {
-			if p.connections.Add(1) <= 2 {
+			conn, ok := info.Conn.(*tls.Conn)
+			if !ok {
 				return
 			}
-			if conn, ok := info.Conn.(*tls.Conn); ok && conn.ConnectionState().NegotiatedProtocol == "h2" {
+			if l, ok := conn.NetConn().(*link); ok {
+				p.link.Store(l)
+			}
+			if p.connections.Add(1) > 2 && conn.ConnectionState().NegotiatedProtocol == "h2" {
 				cancel(errResent)
 			}
 		},

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -19,38 +20,64 @@ func (t *Transport) Run(ctx context.Context) error {
 	ticker := t.config.Clock.NewTicker(reloadInterval)
 	defer ticker.Stop()
 	defer t.stop()
-	var trouble string
+	logger := klog.FromContext(ctx)
 	for {
+		t.checkValidity(logger)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-			trouble = t.reload(klog.FromContext(ctx), trouble)
+			t.reload(logger)
 		}
 	}
 }
 
-// reload makes a new generation if the files have changed. It takes and returns
-// the trouble with the files that was logged last, so as to log each once.
-func (t *Transport) reload(logger klog.Logger, logged string) string {
-	read, err := t.readFiles()
-	if err == nil && read == t.files {
-		return ""
+// reload uses the files if they have changed, and are the same as at the last
+// look: one that is being written is not whole, and may be as good as a whole one
+// that lacks a CA. Trouble with them is logged once.
+func (t *Transport) reload(logger klog.Logger) {
+	read, errs := t.config.readFiles()
+	settled := read == t.pending
+	t.pending = read
+	if errs == nil && read == t.files {
+		t.trouble = ""
+		return
+	}
+	if !settled {
+		return
 	}
 	var creds credentials
-	if err == nil {
-		creds, err = read.parse()
+	if errs == nil {
+		creds, errs = read.parse()
 	}
-	if err != nil {
-		if err.Error() != logged {
-			logger.Error(err, "Keeping the certificates for peers that were read before")
-		}
-		return err.Error()
+	if errs == nil {
+		t.trouble = ""
+		t.use(logger, read, creds)
+		return
 	}
-	t.files = read
+	if err := join(errs); err.Error() != t.trouble {
+		t.trouble = err.Error()
+		logger.Error(err, "Keeping the certificates for peers that were read before")
+	}
+}
+
+// use makes the next generation of connections. Those of the last one live until
+// they are idle, but for the ones that the new CAs do not verify.
+func (t *Transport) use(logger klog.Logger, read files, creds credentials) {
+	var revoked []string
+	if read.ca == t.files.ca {
+		creds.authorities, creds.roots = t.creds.authorities, t.creds.roots
+	} else {
+		revoked = t.links.hold(creds.roots)
+	}
+	t.files, t.creds = read, creds
 	t.current.Swap(t.newGeneration(creds)).retire()
 	logger.Info("Reloaded the certificates for peers")
-	return ""
+	if len(revoked) > 0 {
+		slices.Sort(revoked)
+		logger.Info("Closed the connections to peers whose certificates the new CA bundle does not verify, requests on them included",
+			"connections", len(revoked), "addresses", slices.Compact(revoked))
+	}
 }
 
 func (t *Transport) stop() {

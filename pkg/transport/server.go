@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"net/http"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -14,7 +15,8 @@ var serverUser = &user.DefaultInfo{Name: user.APIServerUser, UID: user.APIServer
 
 // AsServer returns a RoundTripper that sends requests in this server's own name,
 // whoever they name, and marks them: what it is asked for is what the peer
-// serves alone, never what it has from its own peers.
+// serves alone, never what it has from its own peers. An answer of 401 is a
+// [*ConnectError].
 func AsServer(t *Transport) http.RoundTripper { return asServer{t} }
 
 type asServer struct{ transport *Transport }
@@ -26,5 +28,12 @@ func (s asServer) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	out.Header.Set(LoopHeader, "true")
-	return s.transport.RoundTrip(out)
+	res, err := s.transport.RoundTrip(out)
+	if err == nil && res.StatusCode == http.StatusUnauthorized {
+		_ = res.Body.Close()
+		return nil, &ConnectError{Reason: ReasonUnauthorized, Err: errUnauthorized}
+	}
+	return res, err
 }
+
+var errUnauthorized = errors.New("answered with status 401")

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -37,13 +38,15 @@ type Config struct {
 	// for [DefaultServerName].
 	ServerName string
 	// Dial opens connections, for instance through an egress proxy. It is given
-	// two seconds. Nil stands for a plain [net.Dialer].
+	// two seconds; what it opens later is closed. Nil stands for a plain
+	// [net.Dialer].
 	Dial DialFunc
 	// IdentityHeaders are the names of the headers, beyond the usual ones, that
 	// carry a user's name, UID or groups in this cluster; IdentityHeaderPrefixes
 	// the prefixes of those that carry extra values. None of them ever crosses.
 	IdentityHeaders, IdentityHeaderPrefixes []string
-	// Clock says when to look at the files again. Nil stands for the real one.
+	// Clock says when to look at the files again, and what is valid. Nil stands for
+	// the real one.
 	Clock clock.WithTicker
 }
 
@@ -51,9 +54,19 @@ type Config struct {
 // concurrent use.
 type Transport struct {
 	config  Config
-	files   files // touched by Run only, once New has returned
 	stopped chan struct{}
 	current atomic.Pointer[generation]
+	links   links
+
+	// Touched by Run only, once New has returned.
+	files files
+	creds credentials
+	// pending is what the last look at the files has brought.
+	pending files
+	// trouble with the files, and the certificates that are not valid: those that
+	// were logged.
+	trouble string
+	invalid map[*x509.Certificate]string
 }
 
 // New reads the files of the config and returns a Transport that uses what is
@@ -70,15 +83,13 @@ func New(config Config) (*Transport, error) {
 		config.Clock = clock.RealClock{}
 	}
 	t := &Transport{config: config, stopped: make(chan struct{})}
-	read, err := t.readFiles()
+	read, creds, err := config.load()
 	if err != nil {
 		return nil, err
 	}
-	creds, err := read.parse()
-	if err != nil {
-		return nil, err
-	}
-	t.files = read
+	t.links.verify = t.verify
+	t.links.hold(creds.roots)
+	t.files, t.creds = read, creds
 	t.current.Store(t.newGeneration(creds))
 	return t, nil
 }
@@ -104,6 +115,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		err = classify(ctx, &sent, err)
 		cancel(nil)
 		return nil, err
+	}
+	if l := sent.link.Load(); l != nil && l.leadsBack.Load() {
+		_ = res.Body.Close()
+		cancel(nil)
+		return nil, &ConnectError{Reason: ReasonSelf, Err: errLeadsBack}
 	}
 	res.Request = req
 	if res.StatusCode == http.StatusSwitchingProtocols {

@@ -59,6 +59,13 @@ func start(t *testing.T, specs ...string) *cluster.Cluster {
 			t.Error(err)
 		}
 	})
+	add(t, c, specs...)
+	return c
+}
+
+// add starts more servers in a cluster.
+func add(t *testing.T, c *cluster.Cluster, specs ...string) {
+	t.Helper()
 	var configs []cluster.ServerConfig
 	for _, spec := range specs {
 		config, err := cluster.ParseServer(spec)
@@ -71,7 +78,6 @@ func start(t *testing.T, specs ...string) *cluster.Cluster {
 	if _, err := c.StartServers(t.Context(), configs...); err != nil {
 		t.Fatal(err)
 	}
-	return c
 }
 
 // artifacts is where a cluster's files go: to E2E_ARTIFACTS if that is set, so

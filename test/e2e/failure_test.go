@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -131,4 +132,56 @@ func TestOneOfTwoCapablePeersFails(t *testing.T) {
 			l.end(t, tc.slowest)
 		})
 	}
+}
+
+// The only capable peer crashes, comes back, is stopped, and comes back.
+func TestTheOnlyCapablePeerComesAndGoes(t *testing.T) {
+	c := start(t, "new="+ours137, "old="+ours136)
+	newer, old := c.Server("new"), as(t, c.Server("old"))
+	old.until(5*time.Second, 200, "GET", bundlesPath, "")
+	old.want(201, "POST", bundlesPath, mustJSON(t, bundle(t, c, "x")))
+
+	codes := map[int]int{}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			a, err := old.try(t.Context(), "GET", bundlesPath+"/x", "")
+			codes[a.code]++
+			if err != nil || a.code != 200 && (a.code != 503 || a.header.Get("Retry-After") == "") {
+				t.Errorf("%d %.200s %v, want 200, or 503 with Retry-After", a.code, a.body, err)
+				return
+			}
+		}
+	}()
+	back := func(how string) {
+		if err := newer.Launch(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := newer.WaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		recordOf(t, c, newer.ID())
+		t.Logf("after a %s it is forwarded again %v after it is ready", how, old.until(time.Second, 200, "GET", bundlesPath+"/x", ""))
+	}
+	if err := newer.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	lasts(t, 3*time.Second)
+	back("crash")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := newer.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	lasts(t, 3*time.Second)
+	back("stop")
+	close(stop)
+	<-done
+	t.Logf("answers by code: %v", codes)
 }

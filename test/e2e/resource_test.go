@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -148,40 +147,4 @@ func testErrors(t *testing.T, c *cluster.Cluster) {
 	if message, _, _ := unstructured.NestedString(forbidden.Object, "message"); !strings.Contains(message, `User "alice"`) {
 		t.Errorf("alice was refused as %q", message)
 	}
-}
-
-// A user's rights are checked at both servers, under the same name.
-func TestAUserWithRightsIsTheSameUserAtThePeer(t *testing.T) {
-	c := start(t, "new="+ours137+",audit=on", "old="+ours136+",audit=on")
-	admin := as(t, c.Server("old"))
-	admin.until(5*time.Second, 200, "GET", bundlesPath, "")
-	admin.want(201, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"reader"},"rules":[{"apiGroups":["certificates.k8s.io"],"resources":["clustertrustbundles"],"verbs":["list"]}]}`)
-	admin.want(201, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"reader"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"},"subjects":[{"kind":"Group","name":"readers, all"}]}`)
-	alice := as(t, c.Server("old"), "alice", "readers, all")
-	alice.until(5*time.Second, 200, "GET", bundlesPath, "")
-	within(t, 5*time.Second, func() error {
-		log, err := os.ReadFile(c.Server("new").AuditLog())
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(string(log)) {
-			var event struct {
-				RequestURI string
-				User       struct {
-					Username string
-					Groups   []string
-				}
-			}
-			if err := json.Unmarshal([]byte(line), &event); err != nil {
-				continue // the last line may be half written
-			}
-			if event.RequestURI == bundlesPath && event.User.Username == "alice" {
-				if groups := strings.Join(event.User.Groups, "|"); groups != "readers, all|system:authenticated" {
-					t.Errorf("alice's groups at the peer are %s", groups)
-				}
-				return nil
-			}
-		}
-		return fmt.Errorf("the peer's audit log has no request of alice")
-	})
 }

@@ -76,6 +76,16 @@ var Rules = []Rule{
 		Check: checkMachinePaths,
 	},
 	{
+		Name:  "every way to a peer shows who asks",
+		Mend:  "send through what pkg/transport has, name the file and the test of its identity in test/house/ways.go",
+		Check: checkWays,
+	},
+	{
+		Name:  "documents name tests that exist",
+		Mend:  "give the test its name, or the document the test's",
+		Check: checkNamedTests,
+	},
+	{
 		Name:  "direct requirements have a reason",
 		Mend:  "write at the end of the line, or above it, what the module is needed for: // reason",
 		Check: checkRequirements,

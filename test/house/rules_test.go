@@ -16,6 +16,39 @@ type sample struct {
 
 // samples are trees that break each rule, and near them trees that do not.
 var samples = map[string][]sample{
+	"every way to a peer shows who asks": {
+		{
+			name: "a new way",
+			files: map[string]string{
+				"pkg/serve/probe.go": "package serve\n\nimport \"net\"\n\nfunc f(t T) { t.RoundTrip(nil); net.Dial(\"\", \"\") }\n",
+			},
+			want: []string{
+				"pkg/serve/probe.go:5: net.Dial: only pkg/transport connects to a peer",
+				"pkg/serve/probe.go:5: sends a request by a way that has no row in the table",
+			},
+		},
+		{
+			name: "a way whose test is gone, and one that is gone itself",
+			files: map[string]string{
+				"pkg/transport/server.go":    "package transport\n\nfunc f(t T) { t.RoundTrip(nil) }\n",
+				"pkg/transport/transport.go": "package transport\n",
+			},
+			want: []string{
+				"pkg/transport/server.go:3: its test TestServerAsksInItsOwnName does not exist",
+				"pkg/transport/transport.go: sends nothing, but has a row in the table of test/house/ways.go",
+			},
+		},
+	},
+	"documents name tests that exist": {
+		{
+			name: "one that does and one that does not",
+			files: map[string]string{
+				"pkg/a/a_test.go": "package a\n\nfunc TestOne(t T) {}\n",
+				"pkg/a/README.md": "TestOne\n\nTestTwo\n",
+			},
+			want: []string{"pkg/a/README.md:3: there is no TestTwo"},
+		},
+	},
 	"imports keep to the table": {
 		{
 			name: "across the wings",

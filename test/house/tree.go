@@ -52,7 +52,7 @@ func Load(root fs.FS) (*Tree, error) {
 		if entry.IsDir() && slices.Contains(skipped, name) {
 			return fs.SkipDir
 		}
-		if !entry.Type().IsRegular() {
+		if !entry.Type().IsRegular() || name == ".git" { // a worktree's is a file
 			return nil
 		}
 		return tree.add(root, name)

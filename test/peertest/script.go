@@ -2,6 +2,8 @@ package peertest
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"io"
 
 	"golang.org/x/net/http2"
@@ -10,6 +12,12 @@ import (
 // Hang is a hook for [Peer.OnConn] under which the peer takes connections and
 // never says a word, as a stopped process does.
 func Hang(int, *tls.Conn) bool { return true }
+
+// RefuseClient is a check for [Peer.VerifyClient] that refuses every client
+// certificate at the handshake.
+func RefuseClient([][]byte, [][]*x509.Certificate) error {
+	return errors.New("this certificate is refused")
+}
 
 // First limits a hook to the peer's first n connections.
 func First(n int, hook func(int, *tls.Conn) bool) func(int, *tls.Conn) bool {

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -114,9 +115,19 @@ func (p *Poller) poll(ctx context.Context, failures int) int {
 		return failures
 	}
 	failures++
-	metrics.IncDiscoverySyncError(ctx, fetchFailed)
+	metrics.IncDiscoverySyncError(ctx, labelOf(err))
 	klog.FromContext(ctx).V(verbosity(failures)).Info("A peer's discovery can't be read, the last good document stays", "peer", p.Server.ID, "failures", failures, "reason", err.Error())
 	return failures
+}
+
+// labelOf is the label that a failure is counted with: the cause, where the
+// transport knows it for a misconfiguration.
+func labelOf(err error) string {
+	var known interface{ Misconfiguration() string }
+	if errors.As(err, &known) && known.Misconfiguration() != "" {
+		return known.Misconfiguration()
+	}
+	return fetchFailed
 }
 
 // pause is how long to wait after that many failures in a row. random, in

@@ -64,6 +64,50 @@ func TestReadingARecord(t *testing.T) {
 	}
 }
 
+// early is the record of a server that is not ready yet.
+func early(id, address, incarnation string) *corev1.Endpoints {
+	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{"apiserverIdentity": id},
+		Annotations: map[string]string{
+			"peerproxy.internal/starting-address":     address,
+			"peerproxy.internal/starting-incarnation": incarnation,
+		},
+	}}
+}
+
+func TestReadingAnEarlyRecord(t *testing.T) {
+	ready := early("a", "192.0.2.9:1", "a_1")
+	ready.Subsets = stored("a", "192.0.2.1", 6443).Subsets
+	for _, tc := range []struct {
+		name   string
+		stored *corev1.Endpoints
+		want   Record
+		err    string
+	}{
+		{"IPv4", early("a", "192.0.2.1:6443", "a_1"), Record{"192.0.2.1:6443", "a_1"}, ""},
+		{"IPv6", early("a", "[2001:db8::1]:6443", "a_1"), Record{"[2001:db8::1]:6443", "a_1"}, ""},
+		{"the annotations beside an address mean nothing", ready, Record{"192.0.2.1:6443", ""}, ""},
+		{"no incarnation", early("a", "192.0.2.1:6443", ""), Record{}, "no address"},
+		{"no address", early("a", "", "a_1"), Record{}, "no address"},
+		{"no port", early("a", "192.0.2.1", "a_1"), Record{}, "missing port"},
+		{"a port that is no number", early("a", "192.0.2.1:https", "a_1"), Record{}, "invalid syntax"},
+		{"a port too large", early("a", "192.0.2.1:70000", "a_1"), Record{}, "not in 1-65535"},
+		{"a port larger than any", early("a", "192.0.2.1:4294967297", "a_1"), Record{}, "out of range"},
+		{"an unspecified address", early("a", ":6443", "a_1"), Record{}, "no IP address"},
+		{"a host name", early("a", "peer.example.com:6443", "a_1"), Record{}, "no IP address"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, record, err := recordOf(tc.stored)
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+				t.Fatalf("got error %v, want %q", err, tc.err)
+			}
+			if record != tc.want {
+				t.Errorf("got %v, want %v", record, tc.want)
+			}
+		})
+	}
+}
+
 func TestReadingAnIdentityLease(t *testing.T) {
 	renewed := metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	seen := renewed.Add(time.Minute)
@@ -72,7 +116,7 @@ func TestReadingAnIdentityLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Identity{Incarnation: "a_1", Expires: seen.Add(time.Hour)}
+	want := Identity{Incarnation: "a_1", Renewed: renewed.Time, Expires: seen.Add(time.Hour)}
 	if diff := cmp.Diff(want, identity); diff != "" {
 		t.Error(diff)
 	}
@@ -119,12 +163,14 @@ func TestRecordsRaiseTheFlagForNewsAlone(t *testing.T) {
 		want map[string]Record
 	}{
 		{"the first list, even if empty", func() error { return r.Replace(nil, "1") }, true, map[string]Record{}},
-		{"a new record", func() error { return r.Add(stored("a", "192.0.2.1", 1)) }, true, map[string]Record{"a": {"192.0.2.1:1"}}},
-		{"a renewal", func() error { return r.Update(stored("a", "192.0.2.1", 1)) }, false, map[string]Record{"a": {"192.0.2.1:1"}}},
-		{"another address", func() error { return r.Update(stored("a", "192.0.2.2", 1)) }, true, map[string]Record{"a": {"192.0.2.2:1"}}},
-		{"a list that says the same", func() error { return r.Replace([]any{stored("a", "192.0.2.2", 1)}, "2") }, false, map[string]Record{"a": {"192.0.2.2:1"}}},
+		{"a new record", func() error { return r.Add(stored("a", "192.0.2.1", 1)) }, true, map[string]Record{"a": {Address: "192.0.2.1:1"}}},
+		{"a renewal", func() error { return r.Update(stored("a", "192.0.2.1", 1)) }, false, map[string]Record{"a": {Address: "192.0.2.1:1"}}},
+		{"another address", func() error { return r.Update(stored("a", "192.0.2.2", 1)) }, true, map[string]Record{"a": {Address: "192.0.2.2:1"}}},
+		{"a list that says the same", func() error { return r.Replace([]any{stored("a", "192.0.2.2", 1)}, "2") }, false, map[string]Record{"a": {Address: "192.0.2.2:1"}}},
 		{"an address that turned bad", func() error { return r.Update(stored("a", "0.0.0.0", 1)) }, true, map[string]Record{}},
-		{"a list with a bad record among good ones", func() error { return r.Replace([]any{stored("a", "::", 1), stored("b", "::1", 1)}, "3") }, true, map[string]Record{"b": {"[::1]:1"}}},
+		{"a list with a bad record among good ones", func() error { return r.Replace([]any{stored("a", "::", 1), stored("b", "::1", 1)}, "3") }, true, map[string]Record{"b": {Address: "[::1]:1"}}},
+		{"a server that restarts", func() error { return r.Update(early("b", "[::1]:1", "b_2")) }, true, map[string]Record{"b": {"[::1]:1", "b_2"}}},
+		{"and is ready", func() error { return r.Update(stored("b", "::1", 1)) }, true, map[string]Record{"b": {Address: "[::1]:1"}}},
 		{"an expiry", func() error { return r.Delete(stored("b", "::1", 1)) }, true, map[string]Record{}},
 	} {
 		if err := step.do(); err != nil {

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -25,6 +26,8 @@ type Identity struct {
 	// Incarnation is the lease's holder identity, new at each start of the
 	// server.
 	Incarnation string
+	// Renewed is when the holder says that it renewed the lease, by its clock.
+	Renewed time.Time
 	// Expires is when the lease ends unless it is renewed, by this server's own
 	// clock: its duration after this server saw the last renewal.
 	Expires time.Time
@@ -34,6 +37,9 @@ type Identity struct {
 type Record struct {
 	// Address is the host:port at which the server takes requests of its peers.
 	Address string
+	// Starting is the incarnation of a server that answers discovery and is not
+	// ready yet; empty for one that is ready.
+	Starting string
 }
 
 // serverIDLabel labels a record with its server's ID; stock records have no
@@ -43,6 +49,15 @@ const serverIDLabel = "apiserverIdentity"
 // portName is the name of a record's port, as stock servers write it.
 const portName = "https"
 
+// The annotations of an early record, that of a server which is not ready yet.
+// It has no subset: to a stock server it is a record without an address, which
+// it passes over. (An address that is "not ready" a stock server would read as
+// ":6443", its own.)
+const (
+	startingAddressAnnotation     = "peerproxy.internal/starting-address"
+	startingIncarnationAnnotation = "peerproxy.internal/starting-incarnation"
+)
+
 // recordOf reads a record as it is stored. The server ID is returned even
 // with an error, if the record has one.
 func recordOf(stored *corev1.Endpoints) (serverID string, record Record, err error) {
@@ -50,15 +65,42 @@ func recordOf(stored *corev1.Endpoints) (serverID string, record Record, err err
 	if serverID == "" {
 		return "", Record{}, fmt.Errorf("the record has no label %s", serverIDLabel)
 	}
-	if len(stored.Subsets) == 0 || len(stored.Subsets[0].Addresses) == 0 || len(stored.Subsets[0].Ports) == 0 {
-		return serverID, Record{}, fmt.Errorf("the record has no address")
+	if len(stored.Subsets) == 0 {
+		record, err := earlyRecordOf(stored.Annotations)
+		return serverID, record, err
+	}
+	if len(stored.Subsets[0].Addresses) == 0 || len(stored.Subsets[0].Ports) == 0 {
+		return serverID, Record{}, errNoAddress
 	}
 	ip, port := stored.Subsets[0].Addresses[0].IP, stored.Subsets[0].Ports[0].Port
 	if err := checkAddress(ip, port); err != nil {
 		return serverID, Record{}, err
 	}
-	return serverID, Record{Address: net.JoinHostPort(ip, strconv.Itoa(int(port)))}, nil
+	return serverID, Record{Address: hostPort(ip, port)}, nil
 }
+
+var errNoAddress = errors.New("the record has no address")
+
+func earlyRecordOf(annotations map[string]string) (Record, error) {
+	address, incarnation := annotations[startingAddressAnnotation], annotations[startingIncarnationAnnotation]
+	if address == "" || incarnation == "" {
+		return Record{}, errNoAddress
+	}
+	ip, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return Record{}, fmt.Errorf("the address of a server that starts: %w", err)
+	}
+	port, err := strconv.ParseInt(portText, 10, 32)
+	if err != nil {
+		return Record{}, fmt.Errorf("the address of a server that starts: %w", err)
+	}
+	if err := checkAddress(ip, int32(port)); err != nil {
+		return Record{}, err
+	}
+	return Record{Address: hostPort(ip, int32(port)), Starting: incarnation}, nil
+}
+
+func hostPort(ip string, port int32) string { return net.JoinHostPort(ip, strconv.Itoa(int(port))) }
 
 // checkAddress refuses what can't be another server's address: a dial to an
 // unspecified address reaches the own host.
@@ -91,5 +133,5 @@ func identityOf(lease *coordinationv1.Lease, seen time.Time) (Identity, error) {
 		return Identity{}, fmt.Errorf("the lease has no renewTime or no leaseDurationSeconds")
 	}
 	duration := min(time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second, longestLease)
-	return Identity{Incarnation: *lease.Spec.HolderIdentity, Expires: seen.Add(duration)}, nil
+	return Identity{Incarnation: *lease.Spec.HolderIdentity, Renewed: lease.Spec.RenewTime.Time, Expires: seen.Add(duration)}, nil
 }

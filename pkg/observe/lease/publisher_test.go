@@ -6,16 +6,22 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/clock"
 )
 
 // writes is a storage that notes what is written to it.
 type writes struct {
 	storage.Interface
 	// dead storage answers nothing.
-	dead      bool
+	dead bool
+	// slow storage takes so long for a deletion.
+	slow      time.Duration
 	published []string
+	records   []Record
 	removed   []string
 }
 
@@ -24,8 +30,13 @@ func (w *writes) GuaranteedUpdate(ctx context.Context, key string, into runtime.
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	written, _, err := update(into, storage.ResponseMeta{})
+	if err != nil {
+		return err
+	}
+	_, record, err := recordOf(written.(*corev1.Endpoints))
 	w.published = append(w.published, key)
-	_, _, err := update(into, storage.ResponseMeta{})
+	w.records = append(w.records, record)
 	return err
 }
 
@@ -34,12 +45,13 @@ func (w *writes) Delete(ctx context.Context, key string, _ runtime.Object, _ *st
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	time.Sleep(w.slow)
 	w.removed = append(w.removed, key)
 	return nil
 }
 
 func publisher(backend storage.Interface) *Publisher {
-	return &Publisher{Storage: &Storage{backend: backend, destroy: func() {}}, ServerID: "a"}
+	return &Publisher{Storage: &Storage{backend: backend, destroy: func() {}}, ServerID: "a", Clock: clock.RealClock{}}
 }
 
 func TestPublisherWritesWhenAsked(t *testing.T) {
@@ -69,6 +81,26 @@ func TestPublisherWritesWhenAsked(t *testing.T) {
 	})
 }
 
+func TestAnEarlyRecordIsRenewedUntilTheServerIsReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &writes{}
+		p := publisher(backend)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go p.Run(ctx)
+		p.PublishStarting("192.0.2.1", 1, "a_1")
+		time.Sleep(25 * time.Second)
+		p.Publish("192.0.2.1", 1)
+		synctest.Wait()
+		p.PublishStarting("192.0.2.1", 1, "a_1")
+		time.Sleep(time.Minute)
+		early, ready := Record{"192.0.2.1:1", "a_1"}, Record{"192.0.2.1:1", ""}
+		if diff := cmp.Diff([]Record{early, early, early, ready}, backend.records); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestPublisherKeepsNoOneWaitingForADeadEtcd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := publisher(&writes{dead: true})
@@ -80,13 +112,28 @@ func TestPublisherKeepsNoOneWaitingForADeadEtcd(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("asking for a renewal took %v", took)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		if err := p.Remove(ctx); err == nil {
+		if err := p.Remove(t.Context()); err == nil {
 			t.Error("no error")
 		}
-		if took := time.Since(began); took != 2*time.Second {
-			t.Errorf("the removal took %v, want the time it has", took)
+		if took := time.Since(began); took != 250*time.Millisecond {
+			t.Errorf("the removal kept its caller for %v", took)
+		}
+		time.Sleep(2 * time.Second) // in which it gives up
+	})
+}
+
+func TestASlowRemovalIsDoneAfterItsCallerHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &writes{slow: time.Second}
+		p := publisher(backend)
+		go p.Run(t.Context())
+		if err := p.Remove(t.Context()); err == nil {
+			t.Error("no error")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(backend.removed) != 1 {
+			t.Errorf("removed %v", backend.removed)
 		}
 	})
 }

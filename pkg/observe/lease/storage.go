@@ -77,16 +77,35 @@ func (c lenient) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 // Publish writes the record of a server, or renews it. It must be called again
 // before the TTL of 15 s ends.
 func (s *Storage) Publish(ctx context.Context, serverID, ip string, port int32) error {
+	return s.write(ctx, serverID, ip, port, func(record *corev1.Endpoints) {
+		record.Annotations = nil
+		record.Subsets = []corev1.EndpointSubset{{
+			Addresses: []corev1.EndpointAddress{{IP: ip}},
+			Ports:     []corev1.EndpointPort{{Name: portName, Port: port, Protocol: corev1.ProtocolTCP}},
+		}}
+	})
+}
+
+// PublishStarting writes the early record of a server that is not ready yet, or
+// renews it, like Publish.
+func (s *Storage) PublishStarting(ctx context.Context, serverID, ip string, port int32, incarnation string) error {
+	return s.write(ctx, serverID, ip, port, func(record *corev1.Endpoints) {
+		record.Subsets = nil
+		record.Annotations = map[string]string{
+			startingAddressAnnotation:     hostPort(ip, port),
+			startingIncarnationAnnotation: incarnation,
+		}
+	})
+}
+
+func (s *Storage) write(ctx context.Context, serverID, ip string, port int32, fill func(*corev1.Endpoints)) error {
 	if err := checkAddress(ip, port); err != nil {
 		return fmt.Errorf("publish the endpoint record of %s: %w", serverID, err)
 	}
 	ttl := uint64(recordTTL / time.Second)
 	update := func(input runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		record := input.(*corev1.Endpoints)
-		record.Subsets = []corev1.EndpointSubset{{
-			Addresses: []corev1.EndpointAddress{{IP: ip}},
-			Ports:     []corev1.EndpointPort{{Name: portName, Port: port, Protocol: corev1.ProtocolTCP}},
-		}}
+		fill(record)
 		metav1.SetMetaDataLabel(&record.ObjectMeta, serverIDLabel, serverID)
 		// An update that changes nothing is not written, and the TTL not renewed.
 		record.Generation++

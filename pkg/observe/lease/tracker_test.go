@@ -63,11 +63,12 @@ func TestTrackerJoinsLeasesAndRecords(t *testing.T) {
 		if !tracker.Synced() {
 			t.Error("not synced")
 		}
-		expires := time.Now().Add(time.Hour - time.Second)
+		lastRenewal := time.Now().Add(-time.Second)
+		expires := lastRenewal.Add(time.Hour)
 		want := []Member{
-			{ServerID: "a", Identity: &Identity{"a_1", expires}, Record: &Record{"192.0.2.1:1"}},
-			{ServerID: "b", Identity: &Identity{"b_1", expires}},
-			{ServerID: "c", Record: &Record{"192.0.2.3:3"}},
+			{ServerID: "a", Identity: &Identity{"a_1", lastRenewal, expires}, Record: &Record{Address: "192.0.2.1:1"}},
+			{ServerID: "b", Identity: &Identity{"b_1", lastRenewal, expires}},
+			{ServerID: "c", Record: &Record{Address: "192.0.2.3:3"}},
 		}
 		if diff := cmp.Diff(want, tracker.Members(ctx)); diff != "" {
 			t.Error(diff)

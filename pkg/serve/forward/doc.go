@@ -12,6 +12,7 @@
 //	small.go     small answers, whole before the client sees any of them
 //	response.go  the answer on its way to the client
 //	errors.go    why there is none, and what the client is told
+//	trouble.go   what is logged of it, a misconfiguration with what to do
 //
 // A request is executed once unless it is safe to repeat. What did not leave
 // this server, or what the peer says that it has not executed, goes to the next

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"peerproxy.internal/pkg/metrics"
+	"peerproxy.internal/pkg/transport"
 )
 
 // reason says why a request got no peer's answer. Its text is a metric's label.
@@ -33,7 +34,7 @@ const (
 	// Nothing was executed.
 	reasonRefused      reason = "refused"
 	reasonNotServed    reason = "not_served"
-	reasonUnauthorized reason = "unauthorized"
+	reasonUnauthorized        = reason(transport.ReasonUnauthorized)
 	reasonStarting     reason = "starting"
 	reasonShutdown     reason = "shutdown"
 	// reasonNotKept stands behind another reason: there is a candidate left, and
@@ -77,6 +78,10 @@ func (r reason) mayGoOn(method string) bool {
 	}
 	return true
 }
+
+// remedy says for a misconfiguration what is wrong, and what to do, and nothing
+// for any other reason.
+func (r reason) remedy() string { return transport.Reason(r).Remedy() }
 
 // isSafe reports whether a request of this method may be executed twice.
 func isSafe(method string) bool {
@@ -141,7 +146,10 @@ func (x *exchange) answerError(_ http.ResponseWriter, _ *http.Request, err error
 	if failed.reason == reasonClientGone {
 		return
 	}
-	metrics.IncForwardError(x.ctx, string(failed.reason), x.gvr())
+	if failed.reason.remedy() == "" {
+		// A misconfiguration was counted where it was met.
+		metrics.IncForwardError(x.ctx, string(failed.reason), x.gvr())
+	}
 	if failed.reason == reasonSwitch {
 		// It may be too late for an answer.
 		panic(http.ErrAbortHandler)

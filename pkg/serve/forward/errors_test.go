@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -110,44 +109,6 @@ func TestDeadPeersAreAStatusWithoutAddresses(t *testing.T) {
 				}
 			}
 			wantCounted(t, counted(), "dial")
-		})
-	}
-}
-
-// Case 19.
-func TestWrongCertificatesAreNamedInMetricAndLog(t *testing.T) {
-	pki := peertest.NewPKI(t)
-	tests := []struct {
-		name   string
-		peer   *peertest.Peer
-		reason string
-	}{
-		{"serving certificate of another name", &peertest.Peer{Certificate: pki.Cluster.Issue(t, peertest.Cert{
-			DNSNames: []string{"b.example.com"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)},
-		})}, "name_mismatch"},
-		{"serving certificate of another CA", &peertest.Peer{Certificate: peertest.NewCA(t, "other").Issue(t, peertest.Cert{
-			DNSNames: []string{peertest.ServerName},
-		})}, "unknown_authority"},
-		{"client certificate of another name", &peertest.Peer{AllowedNames: []string{"someone-else"}}, "unauthorized"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			test.peer.ID = "apiserver-b"
-			w := newWorldOf(t, pki, test.peer)
-			counted := countErrors(t)
-			for range 3 {
-				got := w.do(w.request("GET", things, ""))
-				if status := decodeStatus(t, got, w.forwarder.Serializer); got.code != http.StatusServiceUnavailable || status.Code != http.StatusServiceUnavailable {
-					t.Errorf("got %d %s", got.code, got.body)
-				}
-			}
-			if n := counted()[test.reason]; n != 3 {
-				t.Errorf("counted %v", counted())
-			}
-			log := w.log.String()
-			if n := strings.Count(log, "\n"); n != 1 || !strings.Contains(log, test.reason) || !strings.Contains(log, "apiserver-b") {
-				t.Errorf("the cause was logged %d times, want once in a while: %s", n, log)
-			}
 		})
 	}
 }

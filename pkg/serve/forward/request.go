@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -35,6 +37,7 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 		out.Header.Set(auditinternal.HeaderAuditID, string(id))
 	}
 	hideIdempotencyKey(out.Header)
+	joinTrace(x.ctx, out.Header)
 	if x.unfit == nil {
 		x.unfit = x.setIdentity(x.ctx, out.Header)
 	}
@@ -49,6 +52,14 @@ func (x *exchange) setIdentity(ctx context.Context, h http.Header) *failure {
 		return &failure{reason: reasonIdentity, err: err}
 	}
 	return nil
+}
+
+// joinTrace makes the peer's span follow the one of the forward. Where this server
+// traces nothing the client's headers stay as they are.
+func joinTrace(ctx context.Context, h http.Header) {
+	if !trace.SpanContextFromContext(ctx).IsRemote() {
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
+	}
 }
 
 // opaquePath returns the path in a form that net/url will not escape anew, or ""

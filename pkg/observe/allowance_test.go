@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-func TestDoubtIsBounded(t *testing.T) {
-	limits := DoubtLimits{Longest: 30 * time.Second, Window: 10 * time.Minute}
+func TestAnAllowanceIsBounded(t *testing.T) {
+	limits := Allowance{Longest: 30 * time.Second, Window: 10 * time.Minute}
 	type look struct {
 		at          time.Duration
 		missing     bool
@@ -28,14 +28,14 @@ func TestDoubtIsBounded(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			var d Doubt
+			var d Account
 			for _, look := range tc.looks {
-				got, until := d.about(look.missing, look.incarnation, start.Add(look.at), limits)
+				got, until := d.use(look.missing, look.incarnation, start.Add(look.at), limits)
 				if got != look.want {
 					t.Errorf("after %v: got %t, want %t", look.at, got, look.want)
 				}
 				if got && !until.After(start.Add(look.at)) {
-					t.Errorf("after %v: the doubt ends at %v, in the past", look.at, until)
+					t.Errorf("after %v: it ends at %v, in the past", look.at, until)
 				}
 			}
 		})

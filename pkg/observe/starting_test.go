@@ -1,0 +1,189 @@
+package observe
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"peerproxy.internal/pkg/observe/lease"
+	"peerproxy.internal/pkg/snapshot"
+)
+
+// incarnation is a moment in the life of server b: its incarnation, whether it
+// has an early record, and the resource that the newest document names, made by
+// the incarnation given.
+type incarnation struct {
+	id               string
+	record, starting bool
+	newest, by       string
+}
+
+func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		steps []incarnation
+		// want is the document in force after each step, "" for none.
+		want []string
+	}{
+		{"a new version that crashes as it starts", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "2", record: true, starting: true, newest: "old", by: "1"},
+			{id: "2", record: true, starting: true, newest: "new", by: "2"},
+			{id: "2", newest: "new", by: "2"},
+			{id: "3", record: true, starting: true, newest: "new", by: "2"},
+		}, []string{"old", "old", "new", "old", "old"}},
+		{"a new version that comes to be ready", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "2", record: true, starting: true, newest: "new", by: "2"},
+			{id: "2", record: true, newest: "new", by: "2"},
+			{id: "2", newest: "new", by: "2"},
+		}, []string{"old", "new", "new", "new"}},
+		{"a record left over from a crash makes no one ready", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "2", record: true, newest: "new", by: "2"},
+			{id: "2", record: true, starting: true, newest: "new", by: "2"},
+			{id: "2", newest: "new", by: "2"},
+		}, []string{"old", "new", "new", "old"}},
+		{"a new server that crashes as it starts", []incarnation{
+			{id: "1", record: true, starting: true, newest: "new", by: "1"},
+			{id: "1", newest: "new", by: "1"},
+		}, []string{"new", ""}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			memory := Memory{}
+			for i, step := range tc.steps {
+				b := lease.Member{ServerID: "b", Identity: &lease.Identity{Incarnation: step.id, Expires: start.Add(time.Hour)}}
+				if step.record {
+					b.Record = &lease.Record{Address: "b:1"}
+				}
+				if step.starting {
+					b.Record.Starting = step.id
+				}
+				newest := &snapshot.Document{ServerID: "b", Incarnation: step.by, Groups: snapshot.List{ETag: step.newest}}
+				content, after, _ := Build(Facts{
+					ServerID: "a", Now: start.Add(time.Duration(i) * time.Second), Listed: true, Local: documentOf("a"),
+					Members: []lease.Member{b}, Documents: map[string]*snapshot.Document{"b": newest},
+				}, memory, limits)
+				memory = after
+				got := ""
+				if len(content.Peers) > 0 {
+					got = content.Peers[0].Document.Groups.ETag
+				}
+				if got != tc.want[i] {
+					t.Errorf("step %d: the document in force is %q, want %q", i, got, tc.want[i])
+				}
+			}
+		})
+	}
+}
+
+// early makes the record of a member that of a server which starts.
+func early(m lease.Member) lease.Member {
+	m.Record = &lease.Record{Address: m.Record.Address, Starting: m.Identity.Incarnation}
+	return m
+}
+
+func TestAStartingPeerIsRoutableUntilItsRecordEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{listed: true, serves: map[string]string{"local": "ours", "b:1": "old"}, members: []lease.Member{at("b", "b:1", "b_1")}}
+		o := observed(t, c)
+		synctest.Wait()
+		c.set(func() {
+			c.serves["b:1"] = "new"
+			c.members = []lease.Member{early(at("b", "b:1", "b_2"))}
+		})
+		time.Sleep(time.Second)
+		if kind(o, "new") != snapshot.Peers || kind(o, "old") != snapshot.Absent {
+			t.Errorf("while it starts: new is %v, old is %v", kind(o, "new"), kind(o, "old"))
+		}
+		c.set(func() { c.members[0].Record = nil })
+		synctest.Wait()
+		if kind(o, "new") != snapshot.Absent || kind(o, "old") != snapshot.Unreachable {
+			t.Errorf("after its crash: new is %v, old is %v", kind(o, "new"), kind(o, "old"))
+		}
+	})
+}
+
+func TestAPeerThatBecameReadyIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{listed: true, serves: map[string]string{"local": "ours", "b:1": "half"}, members: []lease.Member{early(at("b", "b:1", "b_1"))}}
+		o := observed(t, c)
+		synctest.Wait()
+		c.set(func() {
+			c.serves["b:1"] = "whole"
+			c.members = []lease.Member{at("b", "b:1", "b_1")}
+		})
+		time.Sleep(time.Second)
+		if got := kind(o, "whole"); got != snapshot.Peers {
+			t.Errorf("got %v, want Peers", got)
+		}
+	})
+}
+
+func TestTheOwnIncarnationIsToldOnceItIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, self := at("a", "a:1", "a_1"), at("a", "a:1", "a_2")
+		before.Identity.Renewed = time.Now().Add(-time.Second)
+		c := &cluster{listed: true, serves: map[string]string{}, members: []lease.Member{before}}
+		o := observed(t, c)
+		told := func() string {
+			synctest.Wait()
+			select {
+			case incarnation := <-o.Incarnation():
+				return incarnation
+			default:
+				return ""
+			}
+		}
+		self.Identity.Renewed = time.Now().Add(time.Second)
+		c.set(func() { c.members = []lease.Member{self} })
+		if got := told(); got != "" {
+			t.Errorf("told %q before the own handler answers", got)
+		}
+		c.set(func() { c.members, c.serves["local"] = []lease.Member{before}, "ours" })
+		time.Sleep(time.Minute)
+		if got := told(); got != "" {
+			t.Errorf("told %q, of the process before", got)
+		}
+		c.set(func() { c.members = []lease.Member{self} })
+		if got := told(); got != "a_2" {
+			t.Errorf("told %q, want a_2", got)
+		}
+		c.set(func() {})
+		if got := told(); got != "" {
+			t.Errorf("told %q again", got)
+		}
+	})
+}
+
+func TestAnotherServerOfTheSameIDIsNamedInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{listed: true, serves: map[string]string{"local": "ours"}, members: []lease.Member{at("a", "a:1", "a_1")}}
+		c.members[0].Identity.Renewed = time.Now()
+		o := newObserver(c)
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+		done := make(chan error)
+		go func() { done <- o.Run(ctx) }()
+		synctest.Wait()
+		other := at("a", "a:1", "a_2")
+		other.Identity.Renewed = time.Now()
+		c.set(func() { c.members = []lease.Member{other} })
+		synctest.Wait()
+		c.set(func() {})
+		synctest.Wait()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		if strings.Count(log, "needs an ID of its own") != 1 || !strings.Contains(log, "a_2") {
+			t.Errorf("the log has %q, want one line that names the other", log)
+		}
+	})
+}
