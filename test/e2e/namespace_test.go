@@ -187,6 +187,12 @@ func TestACustomResourceThatIsDeletedAfterAPeersDeathIsGone(t *testing.T) {
 	}
 	n.want(200, "DELETE", definition+"/widgets.example.com", "")
 	n.until(20*time.Second, 404, "GET", widgets, "")
+	within(t, 5*time.Second, func() error { // the server's own discovery follows its handlers
+		if n.lists("example.com/v1/widgets") {
+			return errors.New("discovery lists the custom resource")
+		}
+		return nil
+	})
 	gone := func(when string) {
 		t.Helper()
 		n.want(404, "GET", widgets, "")
