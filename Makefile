@@ -36,10 +36,10 @@ STEP := hack/step.sh
 LINT := go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint
 
 FORCE:
-.PHONY: FORCE help build stock tools unit unit-race unit-newest unit-cmd integration e2e upgrade upgrade-test test verify fix bench demo generate tidy clean
+.PHONY: FORCE help build stock tools unit unit-race unit-newest unit-cmd integration e2e upgrade upgrade-test test verify fix bench bench-servers demo generate tidy clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Build
 
@@ -105,6 +105,9 @@ fix: ## Let gofmt and the linter mend what they can
 
 bench: ## Benchmarks, upstream's beside ours
 	@go test -run='^$$' -bench=. -benchmem $(UNIT) $(patsubst %,./%/...,$(wildcard test/bench))
+
+bench-servers: $(OURS) $(STOCK) ## Merged discovery on real servers, beside stock ones; builds what it needs (ARGS=--crds=2000)
+	@go run ./test/bench/servers $(ARGS)
 
 ##@ Use and upkeep
 

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // Certificate says which certificate is meant. Its text is a metric's label.
@@ -25,8 +24,6 @@ var certificateExpiration = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		"client is the certificate that authenticates this server, ca the first to expire of the CAs that are valid now.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"type"})
-
-func registerCertificates() { legacyregistry.MustRegister(certificateExpiration) }
 
 // SetCertificateExpiration tells when a certificate expires.
 func SetCertificateExpiration(which Certificate, at time.Time) {

@@ -9,7 +9,9 @@
 //
 // and with its own:
 //
+//	apiserver_peer_openapi_sync_errors_total{type}
 //	apiserver_peer_proxy_certificate_expiration_timestamp_seconds{type}
+//	apiserver_peer_proxy_suspect_peers
 //
 // All functions are safe for concurrent use.
 package metrics
@@ -21,7 +23,21 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	upstream "k8s.io/apiserver/pkg/util/peerproxy/metrics"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 )
+
+var openAPISyncErrors = metrics.NewCounterVec(
+	&metrics.CounterOpts{
+		Subsystem:      "apiserver",
+		Name:           "peer_openapi_sync_errors_total",
+		Help:           "Total number of errors encountered while fetching OpenAPI documents from a peer kube-apiserver",
+		StabilityLevel: metrics.ALPHA,
+	},
+	[]string{"type"},
+)
+
+var registerOwn = sync.OnceFunc(func() { legacyregistry.MustRegister(openAPISyncErrors, certificateExpiration, suspectPeers) })
 
 // Register adds the metrics to the server's registry. Calls after the first
 // change nothing.
@@ -29,8 +45,6 @@ func Register() {
 	upstream.Register()
 	registerOwn()
 }
-
-var registerOwn = sync.OnceFunc(registerCertificates)
 
 // IncForwarded counts a request for gvr that a peer answered with the status
 // code.
@@ -48,4 +62,10 @@ func IncForwardError(ctx context.Context, reason string, gvr schema.GroupVersion
 // is the label "type".
 func IncDiscoverySyncError(ctx context.Context, reason string) {
 	upstream.IncPeerDiscoverySyncError(ctx, reason)
+}
+
+// IncOpenAPISyncError counts a failure to fetch a peer's OpenAPI. What was
+// fetched is the label "type".
+func IncOpenAPISyncError(ctx context.Context, fetched string) {
+	openAPISyncErrors.WithContext(ctx).WithLabelValues(fetched).Inc()
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 )
 
-func TestInheritedNamesAndLabels(t *testing.T) {
+func TestNamesAndLabels(t *testing.T) {
 	Register()
 	Register()
 	upstream.Reset()
@@ -19,11 +19,15 @@ func TestInheritedNamesAndLabels(t *testing.T) {
 	IncForwardError(t.Context(), "dial", gvr)
 	IncForwardError(t.Context(), "dial", gvr)
 	IncDiscoverySyncError(t.Context(), "fetch")
+	IncOpenAPISyncError(t.Context(), "fetch_index")
 
 	want := `
 # HELP apiserver_peer_discovery_sync_errors_total [ALPHA] Total number of errors encountered while syncing discovery information from a peer kube-apiserver
 # TYPE apiserver_peer_discovery_sync_errors_total counter
 apiserver_peer_discovery_sync_errors_total{type="fetch"} 1
+# HELP apiserver_peer_openapi_sync_errors_total [ALPHA] Total number of errors encountered while fetching OpenAPI documents from a peer kube-apiserver
+# TYPE apiserver_peer_openapi_sync_errors_total counter
+apiserver_peer_openapi_sync_errors_total{type="fetch_index"} 1
 # HELP apiserver_peer_proxy_errors_total [ALPHA] Total number of errors encountered while proxying requests to a peer kube apiserver
 # TYPE apiserver_peer_proxy_errors_total counter
 apiserver_peer_proxy_errors_total{group="g",resource="things",type="dial",version="v1"} 2
@@ -32,8 +36,22 @@ apiserver_peer_proxy_errors_total{group="g",resource="things",type="dial",versio
 apiserver_rerouted_request_total{code="201",group="g",resource="things",version="v1"} 1
 `
 	err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want),
-		"apiserver_rerouted_request_total", "apiserver_peer_proxy_errors_total", "apiserver_peer_discovery_sync_errors_total")
+		"apiserver_rerouted_request_total", "apiserver_peer_proxy_errors_total", "apiserver_peer_discovery_sync_errors_total", "apiserver_peer_openapi_sync_errors_total")
 	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSuspectPeers(t *testing.T) {
+	Register()
+	SetSuspectPeers(2)
+	SetSuspectPeers(1)
+	want := `
+# HELP apiserver_peer_proxy_suspect_peers [ALPHA] Number of peer kube-apiservers to which a connection has failed and that have not answered since
+# TYPE apiserver_peer_proxy_suspect_peers gauge
+apiserver_peer_proxy_suspect_peers 1
+`
+	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), "apiserver_peer_proxy_suspect_peers"); err != nil {
 		t.Error(err)
 	}
 }

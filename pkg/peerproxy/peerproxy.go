@@ -44,6 +44,7 @@ import (
 	"peerproxy.internal/pkg/serve"
 	"peerproxy.internal/pkg/serve/document"
 	"peerproxy.internal/pkg/serve/forward"
+	"peerproxy.internal/pkg/serve/health"
 	"peerproxy.internal/pkg/serve/openapi"
 	"peerproxy.internal/pkg/transport"
 )
@@ -153,6 +154,9 @@ type Proxy struct {
 	local      *localHandler
 	record     *lease.Publisher
 	openapi    *openapi.Server
+	health     *health.Tracker
+	// stopping is closed when the context of Run ends.
+	stopping chan struct{}
 	// run is the context of Run, for the calls of an interface that passes none.
 	run atomic.Pointer[context.Context]
 }
@@ -193,6 +197,8 @@ func New(c Config) (*Proxy, error) {
 		Serializer: c.Serializer,
 		Clock:      c.Clock,
 	})
+	p.stopping = make(chan struct{})
+	p.health = health.New(health.Config{Redial: peers.Redial, Known: p.reachable, Clock: c.Clock})
 	changed, touched := dirty.New(), dirty.New()
 	p.exclusions = exclusion.NewTracker(exclusion.Config{Grace: exclusionGrace, Changed: changed, Touched: touched, Clock: c.Clock})
 	p.observer = observe.New(observe.Config{
@@ -223,6 +229,8 @@ func (p *Proxy) WrapHandler(next http.Handler) http.Handler {
 		Forwarder: &forward.Forwarder{
 			Transport:  p.transport,
 			Serializer: p.config.Serializer,
+			Health:     p.health,
+			Stopping:   p.stopping,
 			Clock:      p.config.Clock,
 		},
 		Documents:  document.New(),
@@ -261,8 +269,10 @@ func (p *Proxy) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("peerproxy"))
 	defer p.storage.Close()
 	p.run.Store(&ctx)
+	context.AfterFunc(ctx, func() { close(p.stopping) })
 	var transportErr error
 	var running sync.WaitGroup
+	running.Go(func() { p.health.Run(ctx) })
 	running.Go(func() { transportErr = p.transport.Run(ctx) })
 	running.Go(func() { p.record.Run(ctx) })
 	running.Go(func() { p.openapi.Run(ctx) })

@@ -189,7 +189,7 @@ func TestFilter(t *testing.T) {
 			if got := strings.Contains(answer.Body.String(), "theirs"); got != tc.merged || w.refreshed != tc.merged {
 				t.Errorf("merged: %t, the own document refreshed: %t", got, w.refreshed)
 			}
-			if tc.merged && w.maxAge > 50*time.Millisecond {
+			if tc.merged && w.maxAge > 10*time.Millisecond {
 				t.Errorf("merged with an own document of %v ago", w.maxAge)
 			}
 			if tc.code != 0 && answer.Code != tc.code {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http/httptrace"
 	"testing"
 )
 
@@ -43,5 +44,16 @@ func TestClassifyWhatWasNotWritten(t *testing.T) {
 				t.Errorf("%v is not its cause", err)
 			}
 		})
+	}
+}
+
+// A request may be given a connection that another has asked for.
+func TestClassifyOfARequestThatAskedForNoConnection(t *testing.T) {
+	var sent progress
+	ctx := sent.trace(sent.await(t.Context()), func(error) {})
+	httptrace.ContextClientTrace(ctx).GotConn(httptrace.GotConnInfo{})
+	err := classify(ctx, &sent, errors.New("http2: client conn could not be established"))
+	if connect, ok := errors.AsType[*ConnectError](err); !ok || connect.Reason != ReasonNotSent {
+		t.Errorf("got %v", err)
 	}
 }

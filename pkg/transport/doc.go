@@ -6,7 +6,8 @@
 // reads ([Transport.SetIdentity], the one place where that happens). Ordinary
 // requests go over HTTP/2 where the peer speaks it, with pings that find a
 // frozen peer; requests that upgrade their connection go over HTTP/1.1, each
-// over a connection of its own.
+// over a connection of its own. Ordinary connections to one address are dialled
+// one after another, so that many requests at once share the first.
 //
 // The files are read once by [New] and again, every ten seconds, by
 // [Transport.Run]. A change that is still there at the next look makes a new

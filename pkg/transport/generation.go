@@ -50,6 +50,7 @@ func (t *Transport) newGeneration(creds credentials) *generation {
 	// On a connection that was used before, a request may be lost, or sent again
 	// by net/http, because the peer has just closed it.
 	g.upgrade.DisableKeepAlives = true
+	g.ordinary.DialTLSContext = newDialQueue(g.ordinary.DialTLSContext).dialContext
 	return g
 }
 

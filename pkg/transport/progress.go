@@ -13,6 +13,8 @@ type progress struct {
 	// wanted is whether a connection was asked for: net/http looks at most of the
 	// request before.
 	wanted atomic.Bool
+	// waiting is whether it waits for a connection now.
+	waiting atomic.Bool
 	// connections is how many it was given to, one after another.
 	connections atomic.Int32
 	// headers is whether its headers were written to one of them.

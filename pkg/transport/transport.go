@@ -105,12 +105,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	gen := t.current.Load()
 	ctx, cancel := context.WithCancelCause(req.Context())
 	var sent progress
-	out := req.WithContext(sent.trace(ctx, cancel))
+	out := req.WithContext(sent.trace(sent.await(ctx), cancel))
 	transport := gen.ordinary
 	if out.Header.Get("Upgrade") != "" {
 		transport = gen.upgrade
 	}
 	res, err := transport.RoundTrip(out)
+	sent.waiting.Store(false)
 	if err != nil {
 		err = classify(ctx, &sent, err)
 		cancel(nil)

@@ -128,20 +128,3 @@ func testValidation(t *testing.T, c *cluster.Cluster, server *cluster.Server) {
 		t.Errorf("a misspelt field was accepted: %v %s", err, out)
 	}
 }
-
-// A group-version that only a dead member has is listed, and is a 503.
-func TestLegacyDiscoveryOfADeadMember(t *testing.T) {
-	c := start(t, "new="+ours137, "old="+ours136+",runtime-config=batch/v1=false")
-	old := as(t, c.Server("old"))
-	old.until(5*time.Second, 200, "GET", "/apis/batch/v1", "")
-	if err := c.Server("new").Kill(); err != nil {
-		t.Fatal(err)
-	}
-	old.until(30*time.Second, 503, "GET", "/apis/batch/v1", "")
-	if groups := string(old.want(200, "GET", "/apis", "").body); !strings.Contains(groups, `"batch/v1"`) {
-		t.Error("/apis forgot the group-version")
-	}
-	if answer := old.do("GET", "/apis/batch/v1/namespaces/default/jobs", ""); answer.code != 503 {
-		t.Errorf("its resources give %d, want 503", answer.code)
-	}
-}

@@ -46,7 +46,12 @@ var rooms = []room{
 	// The requests' wing.
 	{dir: "pkg/serve", inside: []string{"pkg/serve/...", "pkg/snapshot", "pkg/transport", "pkg/metrics"}},
 	{dir: "pkg/serve/forward", inside: []string{"pkg/snapshot", "pkg/transport", "pkg/metrics", "pkg/serve/health"}},
-	{dir: "pkg/serve/health", outside: kubernetesTypes, not: []string{"net/http"}},
+	{
+		dir:     "pkg/serve/health",
+		inside:  []string{"pkg/metrics"},
+		outside: append([]string{"k8s.io/klog"}, kubernetesTypes...),
+		not:     []string{"net", "net/http"},
+	},
 	{dir: "pkg/serve/document", inside: []string{"pkg/snapshot", "pkg/metrics", "pkg/serve/merge", "pkg/serve/represent"}},
 	{dir: "pkg/serve/represent"},
 	{dir: "pkg/serve/openapi", inside: []string{"pkg/snapshot", "pkg/metrics", "pkg/serve/merge", "pkg/serve/represent"}},

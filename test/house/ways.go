@@ -15,6 +15,7 @@ var ways = map[string]string{
 	"pkg/serve/forward/attempt.go":   "TestUpgradeHappensAsTheUser",
 	"pkg/observe/discovery/fetch.go": "TestServerAsksInItsOwnName",
 	"pkg/serve/openapi/fetch.go":     "TestServerAsksInItsOwnName",
+	"pkg/transport/redial.go":        "TestRedialTakesAnyAnswer",
 	"pkg/transport/server.go":        "TestServerAsksInItsOwnName",
 	"pkg/transport/transport.go":     "TestIdentityArrivesUnchanged",
 }

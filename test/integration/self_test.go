@@ -88,8 +88,9 @@ func TestAnAddressThatLeadsBackIsOneHopAndNamed(t *testing.T) {
 	if !alice.document("/apis").lists(t, self) {
 		t.Error("B's resource has left discovery")
 	}
-	// Where the next connection leads to B, B is asked.
+	// Once new connections lead to B, B is asked.
 	address := b.Address()
 	lb.next.Store(&address)
+	alice.until(http.StatusOK, http.MethodGet, path)
 	alice.want(http.StatusOK, http.MethodPost, path, self.thing(t, "one", ""))
 }

@@ -87,7 +87,9 @@ func peek(res *http.Response) []byte {
 // says by a 404 or 405 that it does not serve the resource at all, rather than
 // that there is no such object: a Status of the latter kind names the resource.
 //
-// What can't be decoded, an answer to HEAD for one, says nothing.
+// What can't be decoded says nothing, and passes: the answer may be about an
+// object. An answer to HEAD is no loss, since a kube-apiserver has no handler for
+// HEAD of any resource and answers 405 whether it serves the resource or not.
 func saysNotServed(code int, contentType string, body []byte, decoders []runtime.SerializerInfo) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	if err != nil {

@@ -31,6 +31,10 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 			return res, nil
 		}
 		failed.peer = x.peer.ServerID
+		x.noteFailure(failed)
+		if x.mayTryAgain(failed) {
+			x.left = append(x.left, x.peer)
+		}
 		x.release()
 		if failed.reason == reasonNotKept {
 			break
@@ -56,14 +60,15 @@ func (x *exchange) try(req *http.Request) (*http.Response, *failure) {
 	if err != nil {
 		return nil, &failure{reason: x.reasonOf(err), err: err}
 	}
+	x.noteAnswer()
 	if reason := x.judge(res); reason != "" {
 		_ = res.Body.Close()
 		return nil, &failure{reason: reason}
 	}
-	if !x.isSmall(res) {
+	if !x.mayBeHeld(res) {
 		return res, nil
 	}
-	if err := readWhole(res); err != nil {
+	if err := x.forwarder.hold(res); err != nil {
 		return nil, &failure{reason: x.reasonOf(err), err: err}
 	}
 	return res, nil

@@ -19,6 +19,7 @@ import (
 	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 
+	"peerproxy.internal/pkg/serve/health"
 	"peerproxy.internal/pkg/snapshot"
 	"peerproxy.internal/pkg/transport"
 )
@@ -32,6 +33,15 @@ type Forwarder struct {
 	// Serializer encodes the answers of this server's own. Required.
 	Serializer runtime.NegotiatedSerializer
 
+	// Health knows the suspects, is told of more, and of peers that answer.
+	// Required.
+	Health *health.Tracker
+
+	// Stopping is closed when the server that this is part of stops. Watches end
+	// then, at the latest; they end before if the request's context has a shutdown
+	// signal. Nil is never closed.
+	Stopping <-chan struct{}
+
 	// Random returns a number from 0 up to but not including n. Nil stands for
 	// math/rand/v2's IntN.
 	Random func(n int) int
@@ -40,7 +50,8 @@ type Forwarder struct {
 	Clock clock.Clock
 
 	inFlight inFlight
-	kept     atomic.Int64
+	kept     atomic.Int64 // bytes of requests' bodies
+	held     atomic.Int64 // bytes of answers
 	buffers  bufferPool
 	troubles troubles
 }
@@ -70,7 +81,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, candidates [
 		x.unfit = &failure{reason: reasonNoRequestInfo}
 	}
 	if x.watches() {
-		go endAtShutdown(ctx, cancel)
+		go f.endAtShutdown(ctx, cancel)
 	}
 	defer x.recoverIfClientGone()
 	proxy := &httputil.ReverseProxy{
@@ -106,6 +117,9 @@ type exchange struct {
 	// peer is the one that has the request now.
 	peer *snapshot.Peer
 	body *replay
+	// reused is whether the connection that the request was given last had been
+	// used before.
+	reused atomic.Bool
 	// switched is the connection on which the peer has agreed to another protocol.
 	switched io.Closer
 }
@@ -145,14 +159,17 @@ func (x *exchange) recoverIfClientGone() {
 func (x *exchange) clientGone() bool { return errors.Is(x.client.Context().Err(), context.Canceled) }
 
 // endAtShutdown ends a forwarded watch when this server shuts down, as a local
-// one ends.
-func endAtShutdown(ctx context.Context, cancel context.CancelCauseFunc) {
-	signal := apirequest.ServerShutdownSignalFrom(ctx)
-	if signal == nil {
-		return
+// one ends. There is a signal only where the server gives watches time to end; a
+// local one without lasts as long as its connection.
+func (f *Forwarder) endAtShutdown(ctx context.Context, cancel context.CancelCauseFunc) {
+	var shuttingDown <-chan struct{}
+	if signal := apirequest.ServerShutdownSignalFrom(ctx); signal != nil {
+		shuttingDown = signal.ShuttingDown()
 	}
 	select {
-	case <-signal.ShuttingDown():
+	case <-shuttingDown:
+		cancel(errShutdown)
+	case <-f.Stopping:
 		cancel(errShutdown)
 	case <-ctx.Done():
 	}

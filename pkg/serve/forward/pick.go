@@ -19,7 +19,7 @@ func (x *exchange) pick() bool {
 	if random == nil {
 		random = rand.IntN
 	}
-	i := choose(x.left, f.inFlight.get, random)
+	i := choose(x.left, f.suspect, f.inFlight.get, random)
 	x.peer = x.left[i]
 	x.left = slices.Delete(x.left, i, i+1)
 	f.inFlight.add(x.peer.ServerID, 1)
@@ -34,29 +34,60 @@ func (x *exchange) release() {
 	}
 }
 
-// choose returns the index of the candidate to try next: of two random ones in
-// the best state, the one with fewer requests in flight. There has to be a
+// choose returns the index of the candidate to try next: of two random ones of
+// the best rank, the one with fewer requests in flight. There has to be a
 // candidate.
-func choose(candidates []*snapshot.Peer, inFlight func(serverID string) int, random func(n int) int) int {
-	best := 1
-	for best < len(candidates) && rank(candidates[best]) == rank(candidates[0]) {
-		best++
+func choose(candidates []*snapshot.Peer, suspect func(*snapshot.Peer) bool, inFlight func(serverID string) int, random func(n int) int) int {
+	var best []int
+	highest := rankLast
+	for i, candidate := range candidates {
+		switch r := rankOf(candidate.State, suspect(candidate)); {
+		case r < highest:
+			best, highest = []int{i}, r
+		case r == highest:
+			best = append(best, i)
+		}
 	}
-	if best == 1 {
-		return 0
+	if len(best) == 1 {
+		return best[0]
 	}
-	one, other := random(best), random(best-1)
+	one, other := random(len(best)), random(len(best)-1)
 	if other >= one {
 		other++
 	}
+	one, other = best[one], best[other]
 	if inFlight(candidates[other].ServerID) < inFlight(candidates[one].ServerID) {
 		return other
 	}
 	return one
 }
 
-// rank puts a peer that has departed beside those that can't be reached.
-func rank(p *snapshot.Peer) snapshot.State { return min(p.State, snapshot.StateUnreachable) }
+// rank is the order in which candidates are tried.
+type rank int
+
+const (
+	rankServing rank = iota
+	rankSuspect
+	rankStarting
+	rankStartingSuspect
+	// A peer that has departed stands beside those that can't be reached: nothing
+	// is expected of either.
+	rankLast
+)
+
+func rankOf(state snapshot.State, suspect bool) rank {
+	switch {
+	case state == snapshot.StateServing && !suspect:
+		return rankServing
+	case state == snapshot.StateServing:
+		return rankSuspect
+	case state == snapshot.StateStarting && !suspect:
+		return rankStarting
+	case state == snapshot.StateStarting:
+		return rankStartingSuspect
+	}
+	return rankLast
+}
 
 // inFlight counts requests by server ID. Servers without any take no room.
 type inFlight struct {

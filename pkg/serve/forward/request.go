@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/url"
 	"strings"
@@ -109,7 +110,9 @@ func (x *exchange) outgoing(req *http.Request) (*http.Request, error) {
 	}
 	// A context without the hook by which the reverse proxy passes 1xx answers
 	// on: the apiserver's timeout filter takes a 103 for the final status.
-	out := req.WithContext(x.ctx)
+	out := req.WithContext(httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { x.reused.Store(info.Reused) },
+	}))
 	target := *req.URL
 	target.Host = x.peer.Address
 	out.URL = &target

@@ -64,6 +64,7 @@ func (x *exchange) answerBroke(err error) {
 	if x.ctx.Err() != nil {
 		return
 	}
+	x.noteFailure(&failure{reason: reasonCutOff, err: err})
 	klog.FromContext(x.ctx).V(4).Info("Lost the connection to a peer during its answer", "peer", x.peer.ServerID, "err", err)
 	metrics.IncForwardError(x.ctx, string(reasonCutOff), x.gvr())
 }

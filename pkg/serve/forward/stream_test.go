@@ -88,7 +88,7 @@ func TestPartOfAnAnswerOfKnownLengthIsFlushed(t *testing.T) {
 		path   string
 		length int
 	}{
-		{things, maxSmall + 1},
+		{things, maxHeld + 1},
 		{watch, 100},
 		{things + "/a/log", 100},
 		{things + "/a/proxy", 100},
@@ -196,10 +196,11 @@ func TestClientGoneBeforeTheAnswerIsNotHeldAgainstThePeer(t *testing.T) {
 	}
 }
 
-// After the header a watch ends cleanly, and all else is cut off.
+// After the header a watch ends cleanly, and all else is cut off. Of what is not
+// a stream the client sees nothing for long.
 func TestConnectionLostDuringTheAnswer(t *testing.T) {
 	for _, http1 := range []bool{false, true} {
-		for path, clean := range map[string]bool{watch: true, things: false, things + "/a/log?follow=true": false} {
+		for path, clean := range map[string]bool{watch: true, things + "/a/proxy": false, things + "/a/log?follow=true": false} {
 			t.Run(fmt.Sprintf("%s/http1=%t", path, http1), func(t *testing.T) {
 				b := newWatching(http1)
 				w := newWorld(t, &b.Peer)
@@ -243,6 +244,25 @@ func TestShutdownEndsWatchesAlone(t *testing.T) {
 	<-b.ended
 	b.next <- struct{}{}
 	wantLine(t, logLines, "event 2")
+}
+
+// Without a signal in the context.
+func TestStopEndsWatches(t *testing.T) {
+	b := newWatching(false)
+	w := newWorld(t, &b.Peer)
+	stopping := make(chan struct{})
+	w.forwarder.Stopping = stopping
+	for _, client := range []*http.Client{w.front.Client(), w.h1()} {
+		events, _ := w.stream(client, watch)
+		wantLine(t, events, "event 1")
+		defer func() {
+			if rest, err := io.ReadAll(events); err != nil || len(rest) != 0 {
+				t.Errorf("the watch ended with %q, %v", rest, err)
+			}
+			<-b.ended
+		}()
+	}
+	close(stopping)
 }
 
 func TestShutdownBeforeTheAnswerIs503(t *testing.T) {

@@ -14,7 +14,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
 
+	"peerproxy.internal/pkg/serve/health"
 	"peerproxy.internal/pkg/snapshot"
 	"peerproxy.internal/pkg/transport"
 	"peerproxy.internal/test/peertest"
@@ -29,6 +31,7 @@ var alice = &user.DefaultInfo{
 type world struct {
 	t         testing.TB
 	pki       *peertest.PKI
+	health    *health.Tracker
 	forwarder *Forwarder
 	front     *httptest.Server
 	log       ktesting.Buffer
@@ -36,7 +39,10 @@ type world struct {
 	// Set these before the first request.
 	candidates []*snapshot.Peer
 	user       user.Info
-	inContext  func(context.Context) context.Context
+	// redial dials a suspect; by default until the test ends, so that peers see
+	// the test's requests alone.
+	redial    func(ctx context.Context, address string) error
+	inContext func(context.Context) context.Context
 
 	mu    sync.Mutex
 	dials []string
@@ -51,7 +57,10 @@ func newWorld(t testing.TB, peers ...*peertest.Peer) *world {
 
 func newWorldOf(t testing.TB, pki *peertest.PKI, peers ...*peertest.Peer) *world {
 	t.Helper()
-	w := &world{t: t, pki: pki, user: alice}
+	w := &world{t: t, pki: pki, user: alice, redial: func(ctx context.Context, _ string) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}}
 	for _, peer := range peers {
 		w.candidates = append(w.candidates, peer.Start(t, pki).Peer(snapshot.StateServing))
 	}
@@ -68,11 +77,22 @@ func newWorldOf(t testing.TB, pki *peertest.PKI, peers ...*peertest.Peer) *world
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); _ = tr.Run(ctx) }()
+	w.health = health.New(health.Config{
+		Redial: func(ctx context.Context, address string) error { return w.redial(ctx, address) },
+		Known:  func(health.Peer) bool { return true },
+		Clock:  clock.RealClock{},
+	})
+	go func() {
+		defer close(done)
+		var running sync.WaitGroup
+		running.Go(func() { _ = tr.Run(ctx) })
+		running.Go(func() { w.health.Run(ctx) })
+		running.Wait()
+	}()
 	t.Cleanup(func() { cancel(); <-done })
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 	w.log = logger.GetSink().(ktesting.Underlier).GetBuffer()
-	w.forwarder = &Forwarder{Transport: tr, Serializer: peertest.Codecs()}
+	w.forwarder = &Forwarder{Transport: tr, Serializer: peertest.Codecs(), Health: w.health}
 	w.front = peertest.Front(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		ctx := klog.NewContext(r.Context(), logger)
 		if w.inContext != nil {

@@ -168,3 +168,57 @@ func mergedOf[D any](b *testing.B, decode func([]byte) (*D, error), merge func([
 }
 
 type mergeMember[D any] = merge.OpenAPIMember[D]
+
+// BenchmarkCustom has a cluster of two releases with 2,000 custom resources of
+// 90 kB of JSON each, in groups of their own.
+func BenchmarkCustom(b *testing.B) {
+	const groups = 2000
+	old, young := manyCustom(b, groups)
+	c := newCluster(b, old.withReal(b, coreName, "core-v1-shared-1.36"), young.withReal(b, coreName, "core-v1-shared-1.37"))
+	c.excluded = excludeMany(groups)
+	text := string(readOpenAPI(b, "custom-1.36"))
+	c.servers[0].fail(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Query().Get(hashOption) == "" {
+			return nil, nil
+		}
+		return answers(http.StatusOK, "application/json", text)(r)
+	})
+	snap := c.snapshot()
+	build := func(b *testing.B) {
+		if _, err := c.index(b.Context(), snap); err != nil {
+			b.Fatal(err)
+		}
+	}
+	build(b)
+	b.Run("FirstIndex", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c.custom.hashes = nil
+			c.latest.Store(nil)
+			build(b)
+		}
+	})
+	b.Run("IndexAfterAChange", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			for key := range c.custom.hashes {
+				delete(c.custom.hashes, key)
+				break
+			}
+			c.latest.Store(nil)
+			build(b)
+		}
+	})
+	b.Run("Document", func(b *testing.B) {
+		b.ReportAllocs()
+		r := newRequest("GET", prefixV3+"apis/group7/v1", "Accept-Encoding", "gzip")
+		request, _ := c.Parse(r)
+		for b.Loop() {
+			c.custom.documents.Clear()
+			w := httptest.NewRecorder()
+			if c.Serve(w, r, snap, request, c.servers[0]); w.Code != http.StatusOK {
+				b.Fatal(w.Code)
+			}
+		}
+	})
+}

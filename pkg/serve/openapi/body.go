@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"crypto/sha512"
 	"fmt"
 	"peerproxy.internal/pkg/serve/represent"
 	"strconv"
@@ -43,7 +42,7 @@ func newDocument(tag string, build func() ([]byte, error), toProtobuf func([]byt
 			return content{}, err
 		}
 		if tag == "" {
-			tag = fmt.Sprintf("%X", sha512.Sum512(text))
+			tag = hashOf(text)
 		}
 		return content{text, tag}, nil
 	})}

@@ -8,7 +8,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kube-openapi/pkg/handler3"
 
 	"peerproxy.internal/pkg/serve/merge"
@@ -26,6 +28,13 @@ type index struct {
 	listings map[string]*listing
 	states   map[string]snapshot.State
 	entries  map[string]merge.IndexEntry
+	// custom are the documents of custom resources that are made with the shared
+	// schemas; these are nil where there are none.
+	custom sets.Set[string]
+	shared *sharedSchemas
+	// retry is when something is tried again that could not be had, zero if
+	// nothing is.
+	retry time.Time
 	// v2 are the peers' parts in OpenAPI v2, excludedV2 names what they may not
 	// bring.
 	v2         []sourceV2
@@ -53,18 +62,24 @@ func (s *Server) index(ctx context.Context, snap *snapshot.Snapshot) (*index, er
 	}
 	known := s.peers.indexes(ctx, snap)
 	key := indexKey(snap, local, known)
-	if latest := s.latest.Load(); latest != nil && latest.key == key {
+	if latest := s.latest.Load(); latest.holds(key, s.clock.Now()) {
 		return latest, nil
 	}
 	s.building.Lock()
 	defer s.building.Unlock()
-	if latest := s.latest.Load(); latest != nil && latest.key == key {
+	if latest := s.latest.Load(); latest.holds(key, s.clock.Now()) {
 		return latest, nil
 	}
 	next := newIndex(key, snap, local, known)
+	s.describeCustom(ctx, next, snap)
 	s.latest.Store(next)
 	s.forget(next)
 	return next, nil
+}
+
+// holds reports whether an index is still the one of that key.
+func (i *index) holds(key string, now time.Time) bool {
+	return i != nil && i.key == key && (i.retry.IsZero() || now.Before(i.retry))
 }
 
 func indexKey(snap *snapshot.Snapshot, local *localIndex, known map[string]*peerIndex) string {
@@ -85,6 +100,7 @@ func newIndex(key string, snap *snapshot.Snapshot, local *localIndex, known map[
 		local:    local,
 		listings: listings(snap),
 		states:   map[string]snapshot.State{},
+		custom:   sets.New[string](),
 	}
 	own := merge.IndexMember{ServerID: next.serverID, Documents: maps.Clone(local.documents)}
 	var members []merge.IndexMember
@@ -151,7 +167,7 @@ func (i *index) encode() ([]byte, error) {
 	for name, entry := range i.entries {
 		at := urlOf(name, entry.Hash)
 		relative := at.String()
-		if i.isLocal(entry.Sources) {
+		if i.isLocal(entry.Sources) && !i.custom.Has(name) {
 			relative = i.local.urls[name]
 		}
 		written.Paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: relative}

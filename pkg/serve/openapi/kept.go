@@ -33,6 +33,14 @@ type kept struct {
 	begun    time.Time
 }
 
+// fetchedAs names the kind of document in metrics.
+func (k documentKey) fetchedAs() string {
+	if k.name == "" {
+		return "fetch_v2"
+	}
+	return "fetch_v3"
+}
+
 // wanted is a document that a request needs, and who has it.
 type wanted struct {
 	documentKey
@@ -95,6 +103,7 @@ func (p *peers) fetchFromAny(ctx context.Context, document wanted) ([]byte, erro
 		if compressed, err = p.fetchFrom(ctx, peer, document.documentKey); err == nil {
 			return compressed, nil
 		}
+		countError(ctx, document.fetchedAs())
 		if refused := (*statusError)(nil); !errors.As(err, &refused) {
 			p.pause(peer)
 		}

@@ -83,6 +83,25 @@ func (l *listing) excludes(path string) bool {
 	return l.excluded(gv.WithResource("")) || at.resource != "" && l.excluded(gv.WithResource(at.resource))
 }
 
+// isCustom reports whether this server lists nothing but custom resources in
+// the group-version of a document.
+func (l *listing) isCustom(name string) bool {
+	at := locate(name)
+	if at.group == nil || at.version == "" {
+		return false
+	}
+	gv := schema.GroupVersion{Group: *at.group, Version: at.version}
+	if l.excluded(gv.WithResource("")) {
+		return false // of an aggregated API
+	}
+	for resource := range l.whole[gv] {
+		if !l.excluded(gv.WithResource(resource)) {
+			return false
+		}
+	}
+	return l.whole[gv].Len() > 0
+}
+
 // apart names the resources of a document that other members may not bring, or
 // that are not taken from this one.
 func (l *listing) apart(name string) string {

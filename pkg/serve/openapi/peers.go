@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"peerproxy.internal/pkg/metrics"
 	"peerproxy.internal/pkg/snapshot"
 )
 
@@ -142,6 +143,7 @@ func (p *peers) read(ctx context.Context, peer *snapshot.Peer, m *member) {
 	defer p.mu.Unlock()
 	m.reading = nil
 	if err != nil {
+		countError(ctx, "fetch_index")
 		m.retry = p.clock.Now().Add(retryAfter)
 		klog.FromContext(ctx).V(2).Info("A peer's OpenAPI can't be read, what is known of it stays", "peer", peer.ServerID, "reason", err.Error())
 		return
@@ -150,6 +152,13 @@ func (p *peers) read(ctx context.Context, peer *snapshot.Peer, m *member) {
 		m.index = next
 	}
 	m.discovery, m.read = discoveryOf(peer), m.begun
+}
+
+// countError counts a failed fetch, unless it failed because the server stops.
+func countError(ctx context.Context, fetched string) {
+	if ctx.Err() == nil {
+		metrics.IncOpenAPISyncError(ctx, fetched)
+	}
 }
 
 func (p *peers) at(peer *snapshot.Peer) origin { return origin{peer.Address, p.transport} }

@@ -11,6 +11,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	"peerproxy.internal/pkg/snapshot"
 )
@@ -40,6 +41,7 @@ type Server struct {
 	local  localServer
 	peers  peers
 	merged mergedV3
+	custom customV3
 	v2     mergedV2
 
 	// building is held by who makes the next index.
@@ -58,6 +60,7 @@ func New(c Config) *Server {
 		v2:         mergedV2{local: origin{"local", c.Local()}},
 		life:       newLife(),
 		merged:     mergedV3{documents: map[documentKey]*documentV3{}},
+		custom:     customV3{documents: lru.New(keptCustom)},
 	}
 	s.peers = peers{transport: c.Peers, clock: c.Clock, life: s.life, members: map[memberKey]*member{}, documents: map[documentKey]*kept{}}
 	return s

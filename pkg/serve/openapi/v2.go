@@ -116,7 +116,7 @@ func (m *mergedV2) set(key string, d *document, now time.Time) {
 func (x *exchange) wantedV2() []wanted {
 	var documents []wanted
 	for _, source := range x.index.v2 {
-		documents = append(documents, wanted{documentKey{hash: source.signature}, x.holders(source.serverIDs)})
+		documents = append(documents, wanted{documentKey{hash: source.signature}, holders(x.snap, source.serverIDs)})
 	}
 	return documents
 }

@@ -165,7 +165,7 @@ func TestV2OfPeersThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := twoServers(t)
 		c.indexed(t)
-		c.servers[1].fail(hangsForDocuments)
+		c.servers[1].fail(forDocuments(hangs))
 		began := time.Now()
 		if got, want := definitions(t, c.get(t, pathV2)), "apps.v1.deployments=old batch.v1.jobs=j v1.pods=p"; got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -252,7 +252,7 @@ func TestClientsThatLeaveDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := twoServers(t)
 		c.indexed(t)
-		c.servers[1].fail(hangsForDocuments)
+		c.servers[1].fail(forDocuments(hangs))
 		for _, target := range []string{pathV2, prefixV3 + "apis/new/v1"} {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

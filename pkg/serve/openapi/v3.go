@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/kube-openapi/pkg/handler3"
 	"k8s.io/kube-openapi/pkg/spec3"
@@ -36,6 +37,8 @@ func (x *exchange) serveV3(ctx context.Context) {
 	switch {
 	case !found && x.index.isUnknown(x.request.name, x.snap):
 		x.refuse()
+	case found && x.index.custom.Has(x.request.name):
+		x.serveCustom(ctx)
 	case !found, x.index.isLocal(entry.Sources):
 		x.local.ServeHTTP(x.w, x.r)
 	default:
@@ -49,7 +52,7 @@ func (x *exchange) serveV3(ctx context.Context) {
 func (x *exchange) serveMerged(ctx context.Context, entry merge.IndexEntry) {
 	d := x.merged.find(documentKey{x.request.name, entry.Hash})
 	if d == nil {
-		sources := x.available(ctx, entry.Sources)
+		sources := x.available(ctx, x.index, x.snap, x.request.name, entry.Sources, patience)
 		switch {
 		case len(sources) == 0:
 			x.refuse()
@@ -68,17 +71,18 @@ func (x *exchange) serveMerged(ctx context.Context, entry merge.IndexEntry) {
 	x.send(d.document, subresourceDocument)
 }
 
-// available returns the sources that are there, or can be fetched in time.
-func (x *exchange) available(ctx context.Context, sources []merge.IndexSource) []merge.IndexSource {
+// available returns the sources of a document that are there, or can be fetched
+// within the patience.
+func (s *Server) available(ctx context.Context, index *index, snap *snapshot.Snapshot, name string, sources []merge.IndexSource, patience time.Duration) []merge.IndexSource {
 	var missing []wanted
 	for _, source := range sources {
-		if !x.index.isOwn(source) {
-			missing = append(missing, wanted{documentKey{x.request.name, source.Hash}, x.holders(source.ServerIDs)})
+		if !index.isOwn(source) {
+			missing = append(missing, wanted{documentKey{name, source.Hash}, holders(snap, source.ServerIDs)})
 		}
 	}
-	x.peers.fetch(ctx, patience, missing)
+	s.peers.fetch(ctx, patience, missing)
 	return slices.DeleteFunc(slices.Clone(sources), func(source merge.IndexSource) bool {
-		return !x.index.isOwn(source) && !x.peers.has(documentKey{x.request.name, source.Hash})
+		return !index.isOwn(source) && !s.peers.has(documentKey{name, source.Hash})
 	})
 }
 
@@ -88,8 +92,8 @@ func (i *index) isOwn(source merge.IndexSource) bool {
 }
 
 // holders returns the peers with these IDs.
-func (x *exchange) holders(serverIDs []string) []*snapshot.Peer {
-	return slices.DeleteFunc(slices.Clone(x.snap.Peers()), func(peer *snapshot.Peer) bool {
+func holders(snap *snapshot.Snapshot, serverIDs []string) []*snapshot.Peer {
+	return slices.DeleteFunc(slices.Clone(snap.Peers()), func(peer *snapshot.Peer) bool {
 		return !slices.Contains(serverIDs, peer.ServerID) || peer.Document == nil
 	})
 }

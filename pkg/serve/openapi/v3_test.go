@@ -204,12 +204,7 @@ func TestDocumentsOfPeersThatFail(t *testing.T) {
 				c, _ := twoServers(t)
 				urls := c.indexed(t)
 				there := c.servers[1]
-				there.fail(func(r *http.Request) (*http.Response, error) {
-					if r.URL.Path == pathV3 {
-						return nil, nil
-					}
-					return trouble(r)
-				})
+				there.fail(forDocuments(trouble))
 				began := time.Now()
 				// What only the peer has can't be had, what this server has too is its own.
 				if w := c.get(t, urls["apis/new/v1"]); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
@@ -248,7 +243,7 @@ func TestAPeerThatCanNotBeAskedIsWaitedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := twoServers(t)
 		urls := c.indexed(t)
-		c.servers[1].fail(hangsForDocuments)
+		c.servers[1].fail(forDocuments(hangs))
 		c.get(t, urls["apis/new/v1"])
 		time.Sleep(fetchTimeout)
 		began := time.Now()

@@ -199,12 +199,14 @@ func hangs(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// hangsForDocuments hangs for all requests but those of the index.
-func hangsForDocuments(r *http.Request) (*http.Response, error) {
-	if r.URL.Path == pathV3 {
-		return nil, nil
+// forDocuments makes trouble for all requests but those of the index.
+func forDocuments(trouble func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		if r.URL.Path == pathV3 {
+			return nil, nil
+		}
+		return trouble(r)
 	}
-	return hangs(r)
 }
 
 func answers(status int, contentType, body string, headers ...string) func(*http.Request) (*http.Response, error) {
