@@ -21,11 +21,11 @@ export GOWORK := off
 NEWEST := -modfile=go-0.37.mod
 
 # Packages whose tests need no API server: the library, and test support.
-UNIT := ./pkg/... $(patsubst %/,./%/...,$(filter-out test/integration/ test/e2e/ test/bench/,$(wildcard test/*/)))
+UNIT := ./pkg/... $(patsubst %/,./%/...,$(filter-out test/integration/ test/e2e/ test/upgrade/ test/bench/,$(wildcard test/*/)))
 
 OURS  := bin/kube-apiserver-v1.37 bin/kube-apiserver-v1.36 bin/mixed-cluster
 STOCK := bin/stock-kube-apiserver-v1.37 bin/stock-kube-apiserver-v1.36
-TOOLS := bin/kubectl
+TOOLS := bin/kubectl bin/kube-controller-manager-v1.37
 
 # `go test` vets by itself what it tests. Where `make verify` has vetted the
 # same packages, and a race or second build would vet their dependencies anew,
@@ -36,7 +36,7 @@ STEP := hack/step.sh
 LINT := go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint
 
 FORCE:
-.PHONY: FORCE help build stock tools unit unit-race unit-newest unit-cmd integration e2e test verify fix bench bench-servers demo generate tidy clean
+.PHONY: FORCE help build stock tools unit unit-race unit-newest unit-cmd integration e2e upgrade upgrade-test test verify fix bench bench-servers demo generate tidy clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ build: $(OURS) ## Build our kube-apiservers and mixed-cluster into bin/ (first t
 
 stock: $(STOCK) ## Build the unchanged kube-apiservers that end-to-end tests compare with
 
-tools: $(TOOLS) ## Build kubectl for end-to-end tests
+tools: $(TOOLS) ## Build kubectl and kube-controller-manager for end-to-end tests
 
 bin/kube-apiserver-v%: FORCE
 	@hack/build-kube.sh $* ./kube-apiserver $@
@@ -86,7 +86,14 @@ integration: ## Integration tests: API servers in process, with embedded etcd
 e2e: $(OURS) $(STOCK) $(TOOLS) ## End-to-end tests on real binaries, which it builds first
 	@$(STEP) "end-to-end tests" go test $(NOVET) -count=1 -timeout=30m ./test/e2e/...
 
-test: unit-race unit-newest unit-cmd integration e2e ## All tests
+upgrade: $(OURS) $(TOOLS) ## A rolling upgrade under load that harms no client
+	@$(STEP) "rolling upgrade" go test $(NOVET) -count=1 -timeout=5m ./test/upgrade
+
+# In the directory itself go test passes on what a test prints.
+upgrade-test: $(OURS) $(STOCK) $(TOOLS) ## The same there and back, with the proxy off and with stock servers: a table (9 minutes)
+	@$(STEP) "rolling upgrades" go test -C test/upgrade $(NOVET) -count=1 -timeout=30m -run='^TestReport$$' -args -full
+
+test: unit-race unit-newest unit-cmd integration e2e upgrade ## All tests
 
 verify: ## Check form, vet, lint, house rules, modules and generated files
 	@hack/verify.sh

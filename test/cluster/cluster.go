@@ -41,10 +41,11 @@ type Cluster struct {
 	progressed        func(format string, args ...any)
 	progressMu        sync.Mutex
 
-	mu      sync.Mutex
-	etcd    *etcd // nil before and after its life
-	servers []*Server
-	users   map[string]*KeyPair
+	mu          sync.Mutex
+	etcd        *etcd // nil before and after its life
+	servers     []*Server
+	controllers []*Controllers
+	users       map[string]*KeyPair
 }
 
 // The admin may do everything, by the rule that every apiserver has built in.
@@ -212,20 +213,27 @@ func (c *Cluster) userCert(user string, groups []string) (*KeyPair, error) {
 
 func userKey(user string, groups []string) string { return fmt.Sprintf("%q %q", user, groups) }
 
-// Stop ends every server, with a kill for those that do not end by themselves
-// within 5 s, then etcd, and removes the directory unless it was given. It may
-// be called again.
+// Stop ends every server and controller manager, with a kill for those that do
+// not end by themselves within 5 s, then etcd, and removes the directory unless
+// it was given. It may be called again.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
-	servers, etcd := c.servers, c.etcd
-	c.servers, c.etcd = nil, nil
+	servers, controllers, etcd := c.servers, c.controllers, c.etcd
+	c.servers, c.controllers, c.etcd = nil, nil, nil
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
-	errs := make([]error, len(servers)+1)
+	var stops []func(context.Context) error
+	for _, m := range controllers {
+		stops = append(stops, m.Stop)
+	}
+	for _, s := range servers {
+		stops = append(stops, s.Stop)
+	}
+	errs := make([]error, len(stops)+1)
 	var wg sync.WaitGroup
-	for i, s := range servers {
-		wg.Go(func() { errs[i] = s.Stop(ctx) })
+	for i, stop := range stops {
+		wg.Go(func() { errs[i] = stop(ctx) })
 	}
 	wg.Wait()
 	if etcd != nil {
@@ -233,7 +241,7 @@ func (c *Cluster) Stop() error {
 		c.progress("etcd: stopped")
 	}
 	if !c.keepDir {
-		errs[len(servers)] = os.RemoveAll(c.Dir)
+		errs[len(stops)] = os.RemoveAll(c.Dir)
 	}
 	return errors.Join(errs...)
 }

@@ -14,8 +14,8 @@
 //	client := kubernetes.NewForConfigOrDie(servers[1].AdminConfig())
 //
 // A server may be stopped, killed, frozen, thawed and restarted as another
-// version at the same address. Every process dies with the one that started
-// it, however that ends.
+// version at the same address, and a kube-controller-manager may run beside them.
+// Every process dies with the one that started it, however that ends.
 //
 // A server's ID must be its own. This project's binaries take it as a flag;
 // stock ones derive it from the host name, and so each gets a host name of its
@@ -26,6 +26,7 @@
 //	<server>.kubeconfig  admin access to one server
 //	<server>.log         what the server wrote, all its runs
 //	<server>.audit.log   its audit log, if asked for
+//	<name>.kubeconfig    a controller manager's access, <name>.log what it wrote
 //	etcd.log, etcd/      log and data of etcd
 //	pki/                 authorities, certificates and keys
 package cluster

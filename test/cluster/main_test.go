@@ -26,6 +26,8 @@ const (
 	roleOurs   = "ours"   // a kube-apiserver of this project
 	roleStock  = "stock"  // one that does not take its server ID as a flag
 	roleParent = "parent" // starts a process and is killed
+	// roleControllers is a kube-controller-manager.
+	roleControllers = "controllers"
 )
 
 func TestMain(m *testing.M) {
@@ -34,6 +36,8 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 	case roleParent:
 		parent(os.Args[1], os.Args[2:])
+	case roleControllers:
+		controllers(os.Args[1:])
 	default:
 		apiserver(role, os.Args[1:])
 	}
@@ -139,6 +143,21 @@ func parent(log string, args []string) {
 	}
 	fmt.Println(p.pid)
 	select {}
+}
+
+// controllers plays a kube-controller-manager: it tells its flags, and ends at
+// once if one of them is fake-fail.
+func controllers(args []string) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	for _, arg := range args {
+		fmt.Println(arg)
+		if message, fails := strings.CutPrefix(arg, "--fake-fail="); fails {
+			die(fmt.Errorf("%s", message))
+		}
+	}
+	fmt.Println("all told")
+	<-ctx.Done()
 }
 
 // play makes the test binary play a role in every process that the test starts,

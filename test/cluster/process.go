@@ -1,13 +1,19 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
+	"time"
 )
+
+// ErrKilled tells that a process was killed, because it had not ended by itself.
+var ErrKilled = errors.New("killed, because it had not ended")
 
 // process is a running program that dies with this one.
 type process struct {
@@ -81,6 +87,40 @@ func (p *process) signal(s os.Signal) error {
 		return fmt.Errorf("sending %v to process %d: %w", s, p.pid, err)
 	}
 	return nil
+}
+
+// stop asks the process to end and waits for it, and returns how long that
+// took. When the context ends first, the process is killed and the error says
+// so. A frozen process is thawed.
+func (p *process) stop(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	if err := errors.Join(p.signal(syscall.SIGTERM), p.signal(syscall.SIGCONT)); err != nil {
+		return 0, err
+	}
+	select {
+	case <-p.done:
+		return since(began), nil
+	case <-ctx.Done():
+		return since(began), errors.Join(fmt.Errorf("%w, %s after SIGTERM", ErrKilled, since(began)), p.kill())
+	}
+}
+
+// kill ends the process at once and waits until it is gone.
+func (p *process) kill() error {
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
+// ending tells how a process that has ended did so, and the end of its log.
+func (p *process) ending() string {
+	how := "with success"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	return fmt.Sprintf("it ended (%s); the end of %s:\n%s", how, p.log, p.tail())
 }
 
 const tailLines, tailBytes = 12, 64 << 10

@@ -51,6 +51,16 @@ func (s *Server) WaitReady(ctx context.Context) error {
 	}
 }
 
+// Ready asks the server once whether it is ready, as a load balancer does, and
+// returns why not.
+func (s *Server) Ready(ctx context.Context) error {
+	client, err := s.httpClient()
+	if err != nil {
+		return err
+	}
+	return ask(ctx, client, s.URL()+"/readyz", nil)
+}
+
 // Version asks the server what it is: its release and, where it emulates
 // another, that.
 func (s *Server) Version(ctx context.Context) (version.Info, error) {

@@ -68,7 +68,7 @@ func (c *Cluster) NewServer(config ServerConfig) (*Server, error) {
 	if s.admin, err = c.RESTConfig(s, adminUser, adminGroup); err != nil {
 		return nil, err
 	}
-	if err := s.writeKubeconfig(); err != nil {
+	if err := c.writeKubeconfig(s.Kubeconfig(), s.name, s.URL()); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -200,11 +200,7 @@ func (s *Server) Err() error {
 	if p == nil || p.running() {
 		return nil
 	}
-	how := "with success"
-	if p.err != nil {
-		how = p.err.Error()
-	}
-	return s.errorf("it ended (%s); the end of %s:\n%s", how, p.log, p.tail())
+	return s.errorf("%s", p.ending())
 }
 
 // Pid is the ID of the process that was last started.
@@ -228,17 +224,12 @@ func (s *Server) Stop(ctx context.Context) error {
 	if p == nil || !p.running() {
 		return nil
 	}
-	began := time.Now()
-	if err := errors.Join(p.signal(syscall.SIGTERM), p.signal(syscall.SIGCONT)); err != nil {
+	took, err := p.stop(ctx)
+	if err != nil {
 		return s.errorf("%w", err)
 	}
-	select {
-	case <-p.done:
-		s.cluster.progress("server %s: stopped after %s", s.name, since(began))
-		return nil
-	case <-ctx.Done():
-		return errors.Join(s.errorf("killed, because it had not ended %s after SIGTERM", since(began)), s.kill(p))
-	}
+	s.cluster.progress("server %s: stopped after %s", s.name, took)
+	return nil
 }
 
 // Kill ends the process at once, as a crash does, and waits until it is gone.
@@ -247,14 +238,9 @@ func (s *Server) Kill() error {
 	if p == nil || !p.running() {
 		return s.errorf("%w", errNotRunning)
 	}
-	return s.kill(p)
-}
-
-func (s *Server) kill(p *process) error {
-	if err := p.signal(syscall.SIGKILL); err != nil {
+	if err := p.kill(); err != nil {
 		return s.errorf("%w", err)
 	}
-	<-p.done
 	s.cluster.progress("server %s: killed", s.name)
 	return nil
 }
