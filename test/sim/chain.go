@@ -92,18 +92,14 @@ type chain struct {
 	builtIn  table
 
 	mu     sync.Mutex
-	custom map[string]bool
+	custom []string
 }
 
-// define takes in a custom resource definition, or its end.
-func (c *chain) define(definition string, exists bool) {
+// define takes in which custom resource definitions there are.
+func (c *chain) define(definitions []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if exists {
-		c.custom[definition] = true
-	} else {
-		delete(c.custom, definition)
-	}
+	c.custom = definitions
 }
 
 // serves is all that the server serves now.
@@ -111,7 +107,7 @@ func (c *chain) serves() table {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := maps.Clone(c.builtIn)
-	for definition := range c.custom {
+	for _, definition := range c.custom {
 		all[customResource(definition)] = every
 	}
 	return all

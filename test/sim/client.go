@@ -119,9 +119,7 @@ func (l *life) send(a ask, o *outcome) {
 	ctx, cancel := context.WithTimeout(l.world.ctx, patience)
 	defer cancel()
 	if a.verb == "watch" {
-		var end context.CancelFunc
-		ctx, end = context.WithTimeout(ctx, a.lasts)
-		defer end()
+		defer time.AfterFunc(a.lasts, cancel).Stop()
 	}
 	ctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -18,10 +19,11 @@ const taking = 2 * time.Second
 // refused, and one that is deleted is gone.
 func (h *history) judgeCustom(a *span, o *outcome) (custom bool, err error) {
 	r := o.ask.resource
-	periods, known := h.defined[r.name+"."+r.group]
-	if !known {
+	name := r.name + "." + r.group
+	if !slices.Contains(definitions, name) {
 		return false, nil
 	}
+	periods := h.defined[name]
 	within := period{o.from.Add(-taking), o.to}
 	defined, undefined := false, true
 	for _, p := range periods {
@@ -42,6 +44,9 @@ func (h *history) judgeCustom(a *span, o *outcome) (custom bool, err error) {
 // allKnowOfEnds reports whether all servers must have noticed by a time that the
 // definition is gone: no one lists it any more.
 func (h *history) allKnowOfEnds(a *span, periods []*period, t time.Time) bool {
+	if len(periods) == 0 {
+		return true
+	}
 	last := periods[len(periods)-1].to
 	if a.from.After(last.Add(-taking)) && a.from.Before(last.Add(learning)) {
 		return false // it began among documents that still listed it

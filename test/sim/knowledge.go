@@ -204,6 +204,9 @@ func (h *history) mayDoubt(a *span, t time.Time) bool {
 // there is a member whose document it does not know, and which serves a
 // resource. It needs mu.
 func (h *history) mustDoubt(a *span, r resource, verb string, from, to time.Time) bool {
+	if !builtIn(r.group) {
+		return false
+	}
 	if from.Before(h.listed(a)) {
 		return true
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/reconcilers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -54,7 +53,7 @@ func (l *life) holder() string  { return fmt.Sprintf("%s_%d", l.id, l.number) }
 func (w *world) start(id string, number, version int) *life {
 	l := &life{id: id, number: number, version: version, world: w, gone: make(chan struct{}), stopping: make(chan struct{}), over: make(chan struct{})}
 	l.client = client{w.etcd, id, l.gone}
-	l.chain = &chain{serverID: id, ledger: w.ledger, gone: l.gone, builtIn: versions[version], custom: map[string]bool{}}
+	l.chain = &chain{serverID: id, ledger: w.ledger, gone: l.gone, builtIn: versions[version]}
 	ctx, stop := context.WithCancel(klog.NewContext(w.ctx, klog.LoggerWithValues(klog.FromContext(w.ctx), "server", id)))
 	l.stop = stop
 	if err := l.link(ctx); err != nil {
@@ -91,7 +90,7 @@ func (l *life) link(ctx context.Context) error {
 	if err := proxy.ExcludeCustomResources(definitions, nil); err != nil {
 		return err
 	}
-	if _, err := definitions.AddEventHandler(l.followDefinitions()); err != nil {
+	if _, err := definitions.AddEventHandler(l.followDefinitions(definitions)); err != nil {
 		return err
 	}
 	l.hooks.Go(func() { definitions.RunWithContext(ctx) })
@@ -100,19 +99,13 @@ func (l *life) link(ctx context.Context) error {
 	return nil
 }
 
-// followDefinitions has the chain serve what is defined, some time later.
-func (l *life) followDefinitions() cache.ResourceEventHandler {
-	later := func(definition any, exists bool) {
-		if tombstone, ok := definition.(cache.DeletedFinalStateUnknown); ok {
-			definition = tombstone.Obj
-		}
-		name := definition.(*metav1.PartialObjectMetadata).Name
-		time.AfterFunc(l.world.definitionLag, func() { l.chain.define(name, exists) })
+// followDefinitions has the chain serve what is defined, some time after the
+// news.
+func (l *life) followDefinitions(informer cache.SharedIndexInformer) cache.ResourceEventHandler {
+	later := func(any) {
+		time.AfterFunc(l.world.definitionLag, func() { l.chain.define(informer.GetStore().ListKeys()) })
 	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { later(obj, true) },
-		DeleteFunc: func(obj any) { later(obj, false) },
-	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: later, DeleteFunc: later}
 }
 
 // listen opens the socket.
