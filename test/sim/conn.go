@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// window is how many bytes may be under way in one direction of a connection.
-const window = 256 << 10
+// window is how many bytes may be under way in one direction of a connection,
+// firstWindow how many of them while nothing comes back to acknowledge them.
+const (
+	window      = 256 << 10
+	firstWindow = 16 << 10
+)
 
 // half is one direction of a connection. The network's mu guards it.
 type half struct {
@@ -17,6 +21,8 @@ type half struct {
 	// segments are under way, or have arrived and were not read.
 	segments []segment
 	size     int
+	// mute is how many were sent since the way back is held.
+	mute int
 	// last is when the newest of them arrives.
 	last time.Time
 	// ended is set when the writer closed its end, deaf when the reader did, reset
@@ -116,6 +122,9 @@ func (c *conn) tryWrite(p []byte) (n int, err error, changed <-chan struct{}) {
 	defer c.network.mu.Unlock()
 	h, now := c.out, time.Now()
 	held := c.network.isHeld(h.way)
+	if !c.network.isHeld(c.in.way) {
+		h.mute = 0
+	}
 	switch {
 	case c.closed:
 		return 0, net.ErrClosed, nil
@@ -125,10 +134,13 @@ func (c *conn) tryWrite(p []byte) (n int, err error, changed <-chan struct{}) {
 		return 0, syscall.ECONNRESET, nil
 	case h.deaf && !held:
 		return 0, syscall.EPIPE, nil
-	case h.size >= window:
+	case h.size >= window, h.mute >= firstWindow:
 		return 0, nil, h.changed
 	}
-	n = min(len(p), window-h.size)
+	n = min(len(p), window-h.size, firstWindow-h.mute)
+	if c.network.isHeld(c.in.way) {
+		h.mute += n
+	}
 	arrives := now.Add(c.network.latency)
 	if arrives.Before(h.last) {
 		arrives = h.last

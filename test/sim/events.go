@@ -193,6 +193,15 @@ func (w *writer) finish(e event) {
 			w.start(e.server)
 		}
 		return
+	case asks:
+		if !n.up || n.frozen {
+			return
+		}
+	case crashes:
+		if n.up && !w.alone(e.server) {
+			w.end(e.server, crashes)
+		}
+		return
 	case thaws:
 		if !n.frozen {
 			return
@@ -253,7 +262,7 @@ func (w *writer) step() {
 		return
 	}
 	other := pick(w.random, w.ids...)
-	switch w.random.IntN(16) {
+	switch w.random.IntN(18) {
 	case 0, 1:
 		w.upgrade(id)
 	case 2, 3:
@@ -272,6 +281,10 @@ func (w *writer) step() {
 		w.define()
 	case 15:
 		w.leave(id)
+	case 16:
+		w.crashAgainAndAgain(id, other)
+	case 17:
+		w.loseCustom(id)
 	}
 }
 
@@ -305,10 +318,60 @@ func (w *writer) crash(id string) {
 	if w.alone(id) {
 		return
 	}
-	n.up, n.frozen = false, false
-	w.add(event{kind: pick(w.random, crashes, crashes, vanishes), server: id})
+	w.end(id, pick(w.random, crashes, crashes, vanishes))
 	if w.random.IntN(3) > 0 {
 		w.later(event{kind: starts, server: id, version: pick(w.random, n.version, n.version, 36, 37, 38)}, time.Second, 40*time.Second)
+	}
+}
+
+func (w *writer) end(id string, how kind) {
+	w.nodes[id].up, w.nodes[id].frozen = false, false
+	w.add(event{kind: how, server: id})
+}
+
+// crashAgainAndAgain ends a server that no one can ask several times in a row,
+// while clients ask another for what no one has.
+func (w *writer) crashAgainAndAgain(id, other string) {
+	n := w.nodes[id]
+	if n.lie != "" || id == other {
+		return
+	}
+	n.lie = pick(w.random, lieFails, lieGarbage)
+	w.add(event{kind: lies_, server: id, lie: n.lie})
+	var at time.Duration
+	for range 3 {
+		at += w.between(5*time.Second, 25*time.Second)
+		w.due = append(w.due, event{at: w.now + at, kind: crashes, server: id})
+		at += w.between(time.Second, 5*time.Second)
+		w.due = append(w.due, event{at: w.now + at, kind: starts, server: id, version: n.version})
+	}
+	w.due = append(w.due, event{at: w.now + at + w.between(time.Second, 40*time.Second), kind: repents, server: id})
+	w.follow(other, ask{verb: "get", resource: nothings[0]}, 30, 4*time.Second)
+}
+
+// loseCustom deletes a definition that a server still knew when it went.
+func (w *writer) loseCustom(id string) {
+	if w.alone(id) {
+		return
+	}
+	if name := definitions[0]; !w.defined[name] {
+		w.defined[name] = true
+		w.add(event{kind: defines, name: name})
+	}
+	w.pass(w.between(11*time.Second, 20*time.Second))
+	if w.nodes[id].up && !w.alone(id) {
+		w.end(id, pick(w.random, crashes, vanishes))
+	}
+	w.pass(w.between(0, 5*time.Second))
+	if w.defined[definitions[0]] {
+		w.undefine(definitions[0])
+	}
+}
+
+// follow has clients ask a server the same again and again, from now on.
+func (w *writer) follow(id string, a ask, times int, gap time.Duration) {
+	for i := range times {
+		w.due = append(w.due, event{at: w.now + time.Duration(i)*gap + w.between(0, gap), kind: asks, server: id, ask: a})
 	}
 }
 
@@ -368,5 +431,13 @@ func (w *writer) define() {
 		w.add(event{kind: defines, name: name})
 		return
 	}
+	w.undefine(name)
+}
+
+func (w *writer) undefine(name string) {
+	w.defined[name] = false
 	w.add(event{kind: undefines, name: name})
+	for _, id := range w.ids {
+		w.follow(id, ask{verb: "list", resource: customResource(name)}, 4, 10*time.Second)
+	}
 }

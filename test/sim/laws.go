@@ -22,10 +22,25 @@ func (h *history) judge(o *outcome) error {
 	if o.lost || a == nil || !a.stopping.IsZero() {
 		return nil // the server went, and its client knows nothing
 	}
+	if spent := o.to.Sub(o.from); o.ask.verb != "watch" && spent > longest && !h.mayTakeLong(a, o) {
+		return fmt.Errorf("it took %v", spent)
+	}
 	if o.ask.path != "" {
 		return h.judgeDocument(a, o)
 	}
 	return h.judgeResource(a, o)
+}
+
+// longest is how long a request may take: three attempts, of which each is given
+// up after 5 s.
+const longest = 16 * time.Second
+
+// mayTakeLong reports whether something made a request last that is no failure:
+// bytes that come slowly, a peer that takes its time, or this server's own frost.
+func (h *history) mayTakeLong(a *span, o *outcome) bool {
+	return slices.ContainsFunc(h.troubles, func(t *trouble) bool {
+		return t.overlaps(period{o.from, o.to}) && (t.what == "slow" || t.what == string(lieSilent) || t.what == "frozen" && t.a == a.id)
+	})
 }
 
 func (h *history) judgeResource(a *span, o *outcome) error {

@@ -65,6 +65,7 @@ func play(t *testing.T, pki *pki, s *script, verbose io.Writer) (trace []string,
 	w.stops.Wait()
 	w.asking.Wait()
 	w.checkExecutions()
+	w.checkDoubts()
 	return w.trace, w.wrong
 }
 
@@ -145,11 +146,11 @@ func (w *world) trouble(e event) {
 		w.network.slow(there, 0)
 		w.history.end("slow", e.server, e.other)
 	case lies_:
-		w.history.begin("lies", e.server, "", false)
+		w.history.begin(string(e.lie), e.server, "", false)
 		w.setLie(e.server, e.lie)
 	case repents:
+		w.history.end(string(w.lieOf(e.server)), e.server, "")
 		w.setLie(e.server, "")
-		w.history.end("lies", e.server, "")
 	case etcdLeaves:
 		w.history.begin("away", "", "", true)
 		w.etcd.setAway(true)
