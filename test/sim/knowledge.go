@@ -13,8 +13,10 @@ const (
 	// trouble: a poll that failed is repeated after 11 s at most, and takes 5 s; a
 	// broken connection is noticed within 5 s.
 	learning = 25 * time.Second
-	// learningAtOnce is the same where there was no trouble for a minute.
-	learningAtOnce = 2 * time.Second
+	// learningAtOnce is the same where there was no trouble for a minute: a new
+	// incarnation is asked as soon as its lease tells of it, or when an attempt to
+	// connect to the one before is given up.
+	learningAtOnce = 6 * time.Second
 	longAgo        = time.Minute
 	// recordTTL is how long a dead server's record lives.
 	recordTTL = 15 * time.Second
@@ -72,7 +74,7 @@ func (h *history) learnt(a, b *span, t time.Time) (time.Time, bool) {
 		return t, false
 	}
 	need := learning
-	if h.untroubled(a, b, within.from) {
+	if h.untroubled(a.id, b.id, within.from) {
 		need = learningAtOnce
 	}
 	for i, p := range h.calm(a.id, b.id, within, true) {
@@ -90,13 +92,9 @@ func (h *history) learnt(a, b *span, t time.Time) (time.Time, bool) {
 }
 
 // untroubled reports whether nothing was wrong between two servers for a while
-// before a time, the end of an earlier incarnation included. It needs mu.
-func (h *history) untroubled(a, b *span, t time.Time) bool {
-	before := h.lives[b.id][:slices.Index(h.lives[b.id], b)]
-	if n := len(before); n > 0 && t.Sub(before[n-1].to) < longAgo {
-		return false
-	}
-	since, calm := h.calmSince(a.id, b.id, t, true)
+// before a time. It needs mu.
+func (h *history) untroubled(a, b string, t time.Time) bool {
+	since, calm := h.calmSince(a, b, t, true)
 	return calm && (since.Equal(h.began) || t.Sub(since) >= longAgo)
 }
 
