@@ -89,7 +89,7 @@ type chain struct {
 	serverID string
 	ledger   *ledger
 	gone     <-chan struct{}
-	builtIn  table
+	version  int
 
 	mu     sync.Mutex
 	custom []string
@@ -106,7 +106,7 @@ func (c *chain) define(definitions []string) {
 func (c *chain) serves() table {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := maps.Clone(c.builtIn)
+	all := maps.Clone(versions[c.version])
 	for _, definition := range c.custom {
 		all[customResource(definition)] = every
 	}
@@ -213,6 +213,9 @@ func (c *chain) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 	list := &apidiscoveryv2.APIGroupDiscoveryList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"},
 		Items:    discoveryOf(c.serves(), r.URL.Path == "/api"),
+	}
+	if c.version == 38 {
+		slices.Reverse(list.Items) // not all list their groups in the same order
 	}
 	body, err := json.Marshal(list)
 	if err != nil {

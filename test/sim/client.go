@@ -123,6 +123,8 @@ func (l *life) send(a ask, o *outcome) {
 	}
 	ctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
+	// As in a server of net/http: an answer can be cut off.
+	ctx = context.WithValue(ctx, http.ServerContextKey, l.server)
 	// The end of the process ends its connections, and so its requests.
 	done := make(chan struct{})
 	defer close(done)

@@ -11,8 +11,12 @@ import (
 // The group of the last one looks like a built-in one.
 var definitions = []string{"widgets.example.com", "gadgets.example.com", "routes.gateway.networking.k8s.io"}
 
-// taking is how long a server may take to serve what was defined, or to forget it.
-const taking = 2 * time.Second
+const (
+	// taking is how long a server may take to serve what was defined, or to forget
+	// it, forgetting how long the others may list what is deleted.
+	taking     = 100 * time.Millisecond
+	forgetting = 2 * time.Second
+)
 
 // judgeCustom judges the answer to a request for a custom resource, and tells
 // whether it was for one. All servers share those through etcd: none is ever
@@ -48,7 +52,7 @@ func (h *history) allKnowOfEnds(a *span, periods []*period, t time.Time) bool {
 		return true
 	}
 	last := periods[len(periods)-1].to
-	if a.from.After(last.Add(-taking)) && a.from.Before(last.Add(learning)) {
+	if a.from.After(last.Add(-forgetting)) && a.from.Before(last.Add(learning)) {
 		return false // it began among documents that still listed it
 	}
 	for _, trouble := range h.troubles {
@@ -56,7 +60,7 @@ func (h *history) allKnowOfEnds(a *span, periods []*period, t time.Time) bool {
 			return false
 		}
 	}
-	return t.After(last.Add(taking))
+	return t.After(last.Add(forgetting))
 }
 
 // overlaps reports whether two periods have a time in common.

@@ -78,6 +78,8 @@ type writer struct {
 	script *script
 	nodes  map[string]*node
 	ids    []string
+	// calm is true where servers only come and go.
+	calm bool
 	// ways are the pairs of servers whose connection is troubled.
 	ways map[way]bool
 	// due are events that end what was begun.
@@ -113,6 +115,7 @@ func newScript(seed uint64) *script {
 		}
 	}
 	w.pass(w.between(0, 30*time.Second))
+	w.calm = random.IntN(3) == 0
 	// How troubled the times are differs by seed.
 	longest := pick(random, 5*time.Second, 20*time.Second, 60*time.Second)
 	for range 4 + random.IntN(12) {
@@ -232,6 +235,12 @@ func (w *writer) start(id string) {
 	n.up = true
 	n.number++
 	w.add(event{kind: starts, server: id, number: n.number, version: n.version})
+	w.follow(id, documents[0], 3, 300*time.Millisecond)
+	for _, other := range w.ids {
+		if other != id {
+			w.follow(other, ask{verb: pick(w.random, "get", "create"), resource: pick(w.random, some...)}, 4, 3*time.Second)
+		}
+	}
 }
 
 // heal ends all trouble, and starts every server again that ever ran.
@@ -262,25 +271,29 @@ func (w *writer) step() {
 		return
 	}
 	other := pick(w.random, w.ids...)
-	switch w.random.IntN(18) {
+	things := 18
+	if w.calm {
+		things = 7
+	}
+	switch w.random.IntN(things) {
 	case 0, 1:
 		w.upgrade(id)
 	case 2, 3:
 		w.crash(id)
 	case 4, 5:
-		w.freeze(id)
-	case 6, 7:
-		w.part(id, other)
-	case 8:
-		w.slow(id, other)
-	case 9, 10:
-		w.lie(id)
-	case 11:
-		w.etcd(id)
-	case 12, 13, 14:
-		w.define()
-	case 15:
+		w.change()
+	case 6:
 		w.leave(id)
+	case 7, 8:
+		w.freeze(id)
+	case 9, 10:
+		w.part(id, other)
+	case 11:
+		w.slow(id, other)
+	case 12, 13:
+		w.lie(id)
+	case 14, 15:
+		w.etcd(id)
 	case 16:
 		w.crashAgainAndAgain(id, other)
 	case 17:
@@ -355,8 +368,7 @@ func (w *writer) loseCustom(id string) {
 		return
 	}
 	if name := definitions[0]; !w.defined[name] {
-		w.defined[name] = true
-		w.add(event{kind: defines, name: name})
+		w.define(name)
 	}
 	w.pass(w.between(11*time.Second, 20*time.Second))
 	if w.nodes[id].up && !w.alone(id) {
@@ -425,13 +437,21 @@ func (w *writer) etcd(id string) {
 	}
 }
 
-func (w *writer) define() {
+func (w *writer) change() {
 	name := pick(w.random, definitions...)
-	if w.defined[name] = !w.defined[name]; w.defined[name] {
-		w.add(event{kind: defines, name: name})
+	if !w.defined[name] {
+		w.define(name)
 		return
 	}
 	w.undefine(name)
+}
+
+func (w *writer) define(name string) {
+	w.defined[name] = true
+	w.add(event{kind: defines, name: name})
+	for _, id := range w.ids {
+		w.follow(id, ask{verb: "list", resource: customResource(name)}, 3, 150*time.Millisecond)
+	}
 }
 
 func (w *writer) undefine(name string) {

@@ -122,6 +122,21 @@ func (h *history) mustKnowOf(a *span, lives []*span, r resource, verb string, t 
 	return false
 }
 
+// mustWaitFor reports whether server a, which has just started, must have waited
+// for the document of a member that serves a resource. It needs mu.
+func (h *history) mustWaitFor(a *span, r resource, verb string, t time.Time) bool {
+	for id, lives := range h.others(a, t) {
+		b := lives[len(lives)-1]
+		if !b.serves(r, verb) || b.ready.IsZero() || b.ready.After(a.from.Add(-noticing)) || !b.stopping.IsZero() || !b.to.IsZero() {
+			continue
+		}
+		if since, calm := h.calmSince(a.id, id, t, true); calm && (since.Equal(h.began) || a.from.Sub(since) >= longAgo) {
+			return true
+		}
+	}
+	return false
+}
+
 // mayHaveDeparted reports whether a member may have left so long ago that its
 // document is dropped.
 func (h *history) mayHaveDeparted(last *span, t time.Time) bool {

@@ -182,6 +182,9 @@ func (h *history) judgeListing(a *span, o *outcome, listed table, r resource, ve
 		if a.serves(r, verb) || h.mustKnow(a, r, verb, o.from) && h.mustKnow(a, r, verb, o.to) {
 			return fmt.Errorf("%s %s is missing", verb, r)
 		}
+		if h.mustWaitFor(a, r, verb, o.to) {
+			return fmt.Errorf("%s %s is missing from a document that should have waited for it", verb, r)
+		}
 		return nil
 	}
 	if a.serves(r, verb) {

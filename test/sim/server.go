@@ -53,7 +53,7 @@ func (l *life) holder() string  { return fmt.Sprintf("%s_%d", l.id, l.number) }
 func (w *world) start(id string, number, version int) *life {
 	l := &life{id: id, number: number, version: version, world: w, gone: make(chan struct{}), stopping: make(chan struct{}), over: make(chan struct{})}
 	l.client = client{w.etcd, id, l.gone}
-	l.chain = &chain{serverID: id, ledger: w.ledger, gone: l.gone, builtIn: versions[version]}
+	l.chain = &chain{serverID: id, ledger: w.ledger, gone: l.gone, version: version}
 	ctx, stop := context.WithCancel(klog.NewContext(w.ctx, klog.LoggerWithValues(klog.FromContext(w.ctx), "server", id)))
 	l.stop = stop
 	if err := l.link(ctx); err != nil {
