@@ -140,7 +140,7 @@ func (l *life) send(a ask, o *outcome) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "request", o.id, "server", l.id)
 	o.aborted = l.call(recorder, a.request(klog.NewContext(ctx, logger), o.id))
 	o.to = time.Now()
-	o.code, o.header, o.body = recorder.Code, recorder.Result().Header, recorder.Body.Bytes() //nolint:bodyclose // a recorder's
+	o.code, o.header, o.body = recorder.Code, recorder.Result().Header, recorder.Body.Bytes()
 	select {
 	case <-l.gone:
 		o.lost = true

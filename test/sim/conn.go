@@ -59,39 +59,38 @@ type conn struct {
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
-		n, err, changed, until := c.tryRead(p)
+		n, until, err := c.tryRead(p)
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		await(changed, until)
+		until.await()
 	}
 }
 
-// tryRead reads what has arrived, or returns what to wait for and until when at
-// most.
-func (c *conn) tryRead(p []byte) (n int, err error, changed <-chan struct{}, until time.Time) {
+// tryRead reads what has arrived, or returns what to wait for.
+func (c *conn) tryRead(p []byte) (int, wait, error) {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
 	h, now := c.in, time.Now()
-	held := c.network.isHeld(h.way)
+	change := wait{h.changed, h.readBy}
 	switch {
 	case c.closed:
-		return 0, net.ErrClosed, nil, until
+		return 0, wait{}, net.ErrClosed
 	case passed(h.readBy, now):
-		return 0, os.ErrDeadlineExceeded, nil, until
-	case held:
-		return 0, nil, h.changed, h.readBy
+		return 0, wait{}, os.ErrDeadlineExceeded
+	case c.network.isHeld(h.way):
+		return 0, change, nil
 	case h.reset:
-		return 0, syscall.ECONNRESET, nil, until
+		return 0, wait{}, syscall.ECONNRESET
 	case len(h.segments) == 0 && h.ended:
-		return 0, io.EOF, nil, until
+		return 0, wait{}, io.EOF
 	case len(h.segments) == 0:
-		return 0, nil, h.changed, h.readBy
+		return 0, change, nil
 	case h.segments[0].arrives.After(now):
-		return 0, nil, h.changed, earlier(h.segments[0].arrives, h.readBy)
+		return 0, wait{h.changed, earlier(h.segments[0].arrives, h.readBy)}, nil
 	}
 	first := &h.segments[0]
-	n = copy(p, first.data)
+	n := copy(p, first.data)
 	h.size -= n
 	if first.data = first.data[n:]; len(first.data) == 0 {
 		h.segments = h.segments[1:]
@@ -99,66 +98,64 @@ func (c *conn) tryRead(p []byte) (n int, err error, changed <-chan struct{}, unt
 	if h.size+n >= window {
 		h.wake()
 	}
-	return n, nil, nil, until
+	return n, wait{}, nil
 }
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
 	written := 0
 	for written < len(p) {
-		n, err, changed := c.tryWrite(p[written:])
+		n, until, err := c.tryWrite(p[written:])
 		if err != nil {
 			return written, err
 		}
 		if written += n; n == 0 {
-			await(changed, c.writeDeadline())
+			until.await()
 		}
 	}
 	return written, nil
 }
 
-func (c *conn) tryWrite(p []byte) (n int, err error, changed <-chan struct{}) {
+// tryWrite sends what there is room for, or returns what to wait for.
+func (c *conn) tryWrite(p []byte) (int, wait, error) {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
 	h, now := c.out, time.Now()
-	held := c.network.isHeld(h.way)
-	if !c.network.isHeld(c.in.way) {
+	held, deaf := c.network.isHeld(h.way), c.network.isHeld(c.in.way)
+	if !deaf {
 		h.mute = 0
 	}
 	switch {
 	case c.closed:
-		return 0, net.ErrClosed, nil
+		return 0, wait{}, net.ErrClosed
 	case passed(h.writeBy, now):
-		return 0, os.ErrDeadlineExceeded, nil
+		return 0, wait{}, os.ErrDeadlineExceeded
 	case h.reset && !held:
-		return 0, syscall.ECONNRESET, nil
+		return 0, wait{}, syscall.ECONNRESET
 	case h.deaf && !held:
-		return 0, syscall.EPIPE, nil
+		return 0, wait{}, syscall.EPIPE
 	case h.size >= window, h.mute >= firstWindow:
-		return 0, nil, h.changed
+		return 0, wait{h.changed, h.writeBy}, nil
 	}
-	n = min(len(p), window-h.size, firstWindow-h.mute)
-	if c.network.isHeld(c.in.way) {
+	n := min(len(p), window-h.size, firstWindow-h.mute)
+	if deaf {
 		h.mute += n
 	}
-	arrives := now.Add(c.network.latency)
-	if arrives.Before(h.last) {
-		arrives = h.last
-	}
-	if pace := c.network.pace[h.way]; pace > 0 {
-		arrives = arrives.Add(time.Duration(n) * time.Second / time.Duration(pace))
-	}
-	h.last = arrives
-	h.size += n
-	h.segments = append(h.segments, segment{append([]byte(nil), p[:n]...), arrives})
-	h.wake()
-	return n, nil, nil
+	h.send(p[:n], now.Add(c.network.latency), c.network.pace[h.way])
+	return n, wait{}, nil
 }
 
-func (c *conn) writeDeadline() time.Time {
-	c.network.mu.Lock()
-	defer c.network.mu.Unlock()
-	return c.out.writeBy
+// send puts bytes on the way. They arrive behind those before, and not faster
+// than the pace allows, if that is not 0.
+func (h *half) send(p []byte, arrives time.Time, pace int) {
+	arrives = latest(arrives, h.last)
+	if pace > 0 {
+		arrives = arrives.Add(time.Duration(len(p)) * time.Second / time.Duration(pace))
+	}
+	h.last = arrives
+	h.size += len(p)
+	h.segments = append(h.segments, segment{append([]byte(nil), p...), arrives})
+	h.wake()
 }
 
 // Close implements net.Conn.
@@ -202,16 +199,21 @@ func (c *conn) set(h *half, deadline *time.Time, t time.Time) error {
 	return nil
 }
 
-// await waits for a change, or until a time unless that is zero.
-func await(changed <-chan struct{}, until time.Time) {
-	if until.IsZero() {
-		<-changed
+// wait is what to wait for: a change, or a time unless that is zero.
+type wait struct {
+	changed <-chan struct{}
+	until   time.Time
+}
+
+func (w wait) await() {
+	if w.until.IsZero() {
+		<-w.changed
 		return
 	}
-	timer := time.NewTimer(time.Until(until))
+	timer := time.NewTimer(time.Until(w.until))
 	defer timer.Stop()
 	select {
-	case <-changed:
+	case <-w.changed:
 	case <-timer.C:
 	}
 }

@@ -13,6 +13,9 @@ var nothings = []resource{
 // some are the resources that clients ask for.
 var some = []resource{pods, deployments, schemas, bundles, bundles, taintRules, taintRules, csiNodeStatus, workloads}
 
+// differing are those that not all versions have.
+var differing = []resource{schemas, bundles, taintRules, workloads}
+
 // documents are what clients read: paths and what they accept.
 var documents = []ask{
 	{path: "/apis", accept: aggregatedType},

@@ -54,7 +54,7 @@ func play(t *testing.T, pki *pki, s *script, verbose io.Writer) (trace []string,
 	w.ctx = ctx
 	for _, e := range s.events {
 		time.Sleep(time.Until(w.began.Add(e.at)))
-		if e.kind != asks || verbose != nil {
+		if e.kind != asks {
 			w.note("%s", e)
 		}
 		w.apply(e)
@@ -71,9 +71,11 @@ func play(t *testing.T, pki *pki, s *script, verbose io.Writer) (trace []string,
 
 // note adds a line to the trace.
 func (w *world) note(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	klog.FromContext(w.ctx).Info(line) //nolint:sloglint // a line of the trace as it is
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.trace = append(w.trace, fmt.Sprintf("%10.4f  ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
+	w.trace = append(w.trace, fmt.Sprintf("%10.4f  %s", time.Since(w.began).Seconds(), line))
 }
 
 // violate notes that a law is broken.
@@ -145,7 +147,7 @@ func (w *world) trouble(e event) {
 	case hurries:
 		w.network.slow(there, 0)
 		w.history.end("slow", e.server, e.other)
-	case lies_:
+	case deceives:
 		w.history.begin(string(e.lie), e.server, "", false)
 		w.setLie(e.server, e.lie)
 	case repents:
