@@ -36,7 +36,7 @@ STEP := hack/step.sh
 LINT := go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint
 
 FORCE:
-.PHONY: FORCE help build stock tools unit unit-race unit-newest unit-cmd integration e2e test verify fix bench demo generate tidy clean
+.PHONY: FORCE help build stock tools unit unit-race unit-newest unit-cmd sim integration e2e test verify fix bench demo generate tidy clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,13 +80,18 @@ unit-cmd: ## Unit tests of the programs, against each Kubernetes minor
 	@$(STEP) "unit tests of cmd, Kubernetes 1.36" \
 		go test -C cmd -modfile=go-1.36.mod -tags=kubernetes_1_36 $(NOVET) -timeout=2m ./...
 
+SEEDS := 300
+FIRST := 1
+sim: ## Simulate SEEDS=300 control planes in virtual time, from seed FIRST=1 on; or SEED=n alone, and tell all that happens
+	@SEEDS=$(SEEDS) FIRST=$(FIRST) SEED=$(SEED) $(STEP) "simulation" go test $(NOVET) $(if $(SEED),-v) -timeout=24h ./test/sim
+
 integration: ## Integration tests: API servers in process, with embedded etcd
 	@$(STEP) "integration tests" go test $(NOVET) -timeout=15m ./test/integration/...
 
 e2e: $(OURS) $(STOCK) $(TOOLS) ## End-to-end tests on real binaries, which it builds first
 	@$(STEP) "end-to-end tests" go test $(NOVET) -count=1 -timeout=30m ./test/e2e/...
 
-test: unit-race unit-newest unit-cmd integration e2e ## All tests
+test: unit-race unit-newest unit-cmd sim integration e2e ## All tests
 
 verify: ## Check form, vet, lint, house rules, modules and generated files
 	@hack/verify.sh

@@ -19,8 +19,16 @@ func (h *history) judge(o *outcome) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.at(o.server.id, o.from)
-	if o.lost || a == nil || !a.stopping.IsZero() {
+	switch {
+	case a == nil:
+		return nil // it went at the same moment
+	case o.lost && o.ask.verb == "watch" && !a.stopping.IsZero():
+		return fmt.Errorf("a watch outlived the server, which stopped in good order")
+	case o.lost, !a.stopping.IsZero():
 		return nil // the server went, and its client knows nothing
+	}
+	if err := checkForm(o); err != nil {
+		return err
 	}
 	if spent := o.to.Sub(o.from); o.ask.verb != "watch" && spent > longest && !h.mayTakeLong(a, o) {
 		return fmt.Errorf("it took %v", spent)
@@ -29,6 +37,21 @@ func (h *history) judge(o *outcome) error {
 		return h.judgeDocument(a, o)
 	}
 	return h.judgeResource(a, o)
+}
+
+// checkForm checks what clients are told with an error: when to ask again, if
+// they may, and no address.
+func checkForm(o *outcome) error {
+	retry := o.header.Get("Retry-After")
+	switch {
+	case o.code == http.StatusServiceUnavailable && retry != "1":
+		return fmt.Errorf("503 with Retry-After %q", retry)
+	case o.code == http.StatusGatewayTimeout && retry != "":
+		return fmt.Errorf("504 with Retry-After %q", retry)
+	case o.code >= 500 && strings.Contains(string(o.body), "10.0.0."):
+		return fmt.Errorf("an address: %s", o.body)
+	}
+	return nil
 }
 
 // longest is how long a request may take: three attempts, of which each is given
@@ -237,6 +260,9 @@ func (h *history) judgeLegacy(a *span, o *outcome) error {
 		}
 		if o.code == http.StatusNotFound && h.mustKnow(a, r, verb, o.from) && h.mustKnow(a, r, verb, o.to) {
 			return fmt.Errorf("404 for what a member is known to serve")
+		}
+		if o.code == http.StatusNotFound && h.mustDoubt(a, r, verb, o.from, o.to) {
+			return fmt.Errorf("404 for what a member serves whose document is not known")
 		}
 		for _, lives := range h.others(a, o.to) {
 			if o.code == http.StatusServiceUnavailable && h.mustServe(a, lives[len(lives)-1], r, verb, o.from, o.to) && h.recordLives(a, lives[len(lives)-1], o) {

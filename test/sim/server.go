@@ -181,6 +181,7 @@ func (l *life) shutDown() {
 	_ = l.client.removeIdentity(ctx)
 	cancel()
 	close(l.stopping)
+	time.Sleep(time.Second) // in which watches end
 	ctx, cancel = context.WithTimeout(l.world.ctx, 5*time.Second)
 	_ = l.server.Shutdown(ctx)
 	cancel()

@@ -72,7 +72,7 @@ func play(t *testing.T, pki *pki, s *script, verbose io.Writer) (trace []string,
 // note adds a line to the trace.
 func (w *world) note(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
-	klog.FromContext(w.ctx).Info(line) //nolint:sloglint // a line of the trace as it is
+	klog.FromContext(w.ctx).Info(line)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.trace = append(w.trace, fmt.Sprintf("%10.4f  %s", time.Since(w.began).Seconds(), line))
