@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// window is how many bytes may be under way in one direction of a connection,
-// firstWindow how many of them while nothing comes back to acknowledge them.
 const (
-	window      = 256 << 10
-	firstWindow = 16 << 10
+	// window is how many bytes may be under way in one direction of a connection.
+	window = 256 << 10
+	// unanswered is for how long new bytes are sent when nothing comes back: TCP
+	// then repeats the oldest of them, and sends no others.
+	unanswered = time.Second
 )
 
 // half is one direction of a connection. The network's mu guards it.
@@ -21,8 +22,6 @@ type half struct {
 	// segments are under way, or have arrived and were not read.
 	segments []segment
 	size     int
-	// mute is how many were sent since the way back is held.
-	mute int
 	// last is when the newest of them arrives.
 	last time.Time
 	// ended is set when the writer closed its end, deaf when the reader did, reset
@@ -121,10 +120,7 @@ func (c *conn) tryWrite(p []byte) (int, wait, error) {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
 	h, now := c.out, time.Now()
-	held, deaf := c.network.isHeld(h.way), c.network.isHeld(c.in.way)
-	if !deaf {
-		h.mute = 0
-	}
+	held, deaf := c.network.isHeld(h.way), c.network.isDeaf(h.way, now)
 	switch {
 	case c.closed:
 		return 0, wait{}, net.ErrClosed
@@ -134,13 +130,10 @@ func (c *conn) tryWrite(p []byte) (int, wait, error) {
 		return 0, wait{}, syscall.ECONNRESET
 	case h.deaf && !held:
 		return 0, wait{}, syscall.EPIPE
-	case h.size >= window, h.mute >= firstWindow:
+	case h.size >= window, deaf:
 		return 0, wait{h.changed, h.writeBy}, nil
 	}
-	n := min(len(p), window-h.size, firstWindow-h.mute)
-	if deaf {
-		h.mute += n
-	}
+	n := min(len(p), window-h.size)
 	h.send(p[:n], now.Add(c.network.latency), c.network.pace[h.way])
 	return n, wait{}, nil
 }

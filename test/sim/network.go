@@ -25,7 +25,8 @@ type network struct {
 	frozen map[string]bool
 	// vanished are hosts that no longer answer at all.
 	vanished map[string]bool
-	cut      map[way]bool
+	// cut holds since when a way is cut.
+	cut map[way]time.Time
 	// pace bounds the bytes per second of a way.
 	pace  map[way]int
 	conns map[*conn]bool
@@ -47,7 +48,7 @@ func newNetwork(latency time.Duration) *network {
 		owners:   map[string]string{},
 		frozen:   map[string]bool{},
 		vanished: map[string]bool{},
-		cut:      map[way]bool{},
+		cut:      map[way]time.Time{},
 		pace:     map[way]int{},
 		conns:    map[*conn]bool{},
 		changed:  make(chan struct{}),
@@ -69,7 +70,16 @@ func (n *network) change(f func()) {
 // isHeld reports whether bytes on a way wait. It needs mu.
 func (n *network) isHeld(w way) bool { return n.isCut(w) || n.frozen[w.from] || n.frozen[w.to] }
 
-func (n *network) isCut(w way) bool { return n.cut[w] || n.vanished[w.from] || n.vanished[w.to] }
+func (n *network) isCut(w way) bool {
+	return !n.cut[w].IsZero() || n.vanished[w.from] || n.vanished[w.to]
+}
+
+// isDeaf reports whether the host from which a way leads has heard nothing from
+// its other end for so long that it sends nothing new. It needs mu.
+func (n *network) isDeaf(w way, now time.Time) bool {
+	since := n.cut[way{w.to, w.from}]
+	return !since.IsZero() && now.Sub(since) > unanswered
+}
 
 // vanish takes a host off the network, or brings a new one in its place.
 func (n *network) vanish(id string, vanished bool) { n.change(func() { n.vanished[id] = vanished }) }
@@ -78,7 +88,14 @@ func (n *network) vanish(id string, vanished bool) { n.change(func() { n.vanishe
 func (n *network) freeze(id string, frozen bool) { n.change(func() { n.frozen[id] = frozen }) }
 
 // sever cuts a way, or heals it.
-func (n *network) sever(w way, cut bool) { n.change(func() { n.cut[w] = cut }) }
+func (n *network) sever(w way, cut bool) {
+	n.change(func() {
+		delete(n.cut, w)
+		if cut {
+			n.cut[w] = time.Now()
+		}
+	})
+}
 
 // slow bounds the bytes per second of a way; 0 lifts the bound.
 func (n *network) slow(w way, pace int) { n.change(func() { n.pace[w] = pace }) }
