@@ -8,34 +8,29 @@ import (
 	"time"
 )
 
-const (
-	// window is how many bytes may be under way in one direction of a connection.
-	window = 256 << 10
-	// unanswered is for how long new bytes are sent when nothing comes back: TCP
-	// then repeats the oldest of them, and sends no others.
-	unanswered = time.Second
-)
+// unanswered is for how long new bytes are sent when nothing comes back: TCP then
+// repeats the oldest of them, and sends no others.
+const unanswered = time.Second
 
 // half is one direction of a connection. The network's mu guards it.
 type half struct {
 	way way
 	// segments are under way, or have arrived and were not read.
 	segments []segment
-	size     int
 	// last is when the newest of them arrives.
 	last time.Time
 	// ended is set when the writer closed its end, deaf when the reader did, reset
 	// when the connection broke.
 	ended, deaf, reset bool
-	// readBy and writeBy are the deadlines of the two ends.
-	readBy, writeBy time.Time
+	// readBy is the reader's deadline.
+	readBy time.Time
 	// changed is closed and replaced when any of these changes.
 	changed chan struct{}
 }
 
 type segment struct {
-	data    []byte
-	arrives time.Time
+	data          []byte
+	sent, arrives time.Time
 }
 
 func newHalf(w way) *half { return &half{way: w, changed: make(chan struct{})} }
@@ -85,70 +80,42 @@ func (c *conn) tryRead(p []byte) (int, wait, error) {
 		return 0, wait{}, io.EOF
 	case len(h.segments) == 0:
 		return 0, change, nil
+	case c.network.isDeaf(h.way, h.segments[0].sent):
+		return 0, change, nil
 	case h.segments[0].arrives.After(now):
 		return 0, wait{h.changed, earlier(h.segments[0].arrives, h.readBy)}, nil
 	}
 	first := &h.segments[0]
 	n := copy(p, first.data)
-	h.size -= n
 	if first.data = first.data[n:]; len(first.data) == 0 {
 		h.segments = h.segments[1:]
 	}
-	if h.size+n >= window {
-		h.wake()
-	}
 	return n, wait{}, nil
 }
 
-// Write implements net.Conn.
+// Write implements net.Conn. It never blocks: who writes may hold a mutex, and a
+// bubble's time stands still while anyone waits for one.
 func (c *conn) Write(p []byte) (int, error) {
-	written := 0
-	for written < len(p) {
-		n, until, err := c.tryWrite(p[written:])
-		if err != nil {
-			return written, err
-		}
-		if written += n; n == 0 {
-			until.await()
-		}
-	}
-	return written, nil
-}
-
-// tryWrite sends what there is room for, or returns what to wait for.
-func (c *conn) tryWrite(p []byte) (int, wait, error) {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
-	h, now := c.out, time.Now()
-	held, deaf := c.network.isHeld(h.way), c.network.isDeaf(h.way, now)
+	h, held := c.out, c.network.isHeld(c.out.way)
 	switch {
 	case c.closed:
-		return 0, wait{}, net.ErrClosed
-	case passed(h.writeBy, now):
-		return 0, wait{}, os.ErrDeadlineExceeded
+		return 0, net.ErrClosed
 	case h.reset && !held:
-		return 0, wait{}, syscall.ECONNRESET
+		return 0, syscall.ECONNRESET
 	case h.deaf && !held:
-		return 0, wait{}, syscall.EPIPE
-	case h.size >= window, deaf:
-		return 0, wait{h.changed, h.writeBy}, nil
+		return 0, syscall.EPIPE
 	}
-	n := min(len(p), window-h.size)
-	h.send(p[:n], now.Add(c.network.latency), c.network.pace[h.way])
-	return n, wait{}, nil
-}
-
-// send puts bytes on the way. They arrive behind those before, and not faster
-// than the pace allows, if that is not 0.
-func (h *half) send(p []byte, arrives time.Time, pace int) {
-	arrives = latest(arrives, h.last)
-	if pace > 0 {
+	now := time.Now()
+	arrives := latest(now.Add(c.network.latency), h.last)
+	if pace := c.network.pace[h.way]; pace > 0 {
 		arrives = arrives.Add(time.Duration(len(p)) * time.Second / time.Duration(pace))
 	}
 	h.last = arrives
-	h.size += len(p)
-	h.segments = append(h.segments, segment{append([]byte(nil), p...), arrives})
+	h.segments = append(h.segments, segment{append([]byte(nil), p...), now, arrives})
 	h.wake()
+	return len(p), nil
 }
 
 // Close implements net.Conn.
@@ -173,24 +140,19 @@ func (c *conn) LocalAddr() net.Addr { return c.local }
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
 // SetDeadline implements net.Conn.
-func (c *conn) SetDeadline(t time.Time) error {
-	_ = c.SetReadDeadline(t)
-	return c.SetWriteDeadline(t)
-}
+func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 // SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error { return c.set(c.in, &c.in.readBy, t) }
-
-// SetWriteDeadline implements net.Conn.
-func (c *conn) SetWriteDeadline(t time.Time) error { return c.set(c.out, &c.out.writeBy, t) }
-
-func (c *conn) set(h *half, deadline *time.Time, t time.Time) error {
+func (c *conn) SetReadDeadline(t time.Time) error {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
-	*deadline = t
-	h.wake()
+	c.in.readBy = t
+	c.in.wake()
 	return nil
 }
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
 // wait is what to wait for: a change, or a time unless that is zero.
 type wait struct {

@@ -74,11 +74,12 @@ func (n *network) isCut(w way) bool {
 	return !n.cut[w].IsZero() || n.vanished[w.from] || n.vanished[w.to]
 }
 
-// isDeaf reports whether the host from which a way leads has heard nothing from
-// its other end for so long that it sends nothing new. It needs mu.
-func (n *network) isDeaf(w way, now time.Time) bool {
+// isDeaf reports whether the host from which a way leads had heard nothing from
+// its other end for so long, when it sent something, that TCP has not sent it on.
+// It needs mu.
+func (n *network) isDeaf(w way, sent time.Time) bool {
 	since := n.cut[way{w.to, w.from}]
-	return !since.IsZero() && now.Sub(since) > unanswered
+	return !since.IsZero() && sent.Sub(since) > unanswered
 }
 
 // vanish takes a host off the network, or brings a new one in its place.

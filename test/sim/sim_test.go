@@ -40,7 +40,7 @@ const enough = 3
 // TestSim plays the scripts of SEEDS seeds, from FIRST on; or that of SEED alone,
 // and tells all that happens.
 func TestSim(t *testing.T) {
-	first, count := setting(t, "FIRST", 1), setting(t, "SEEDS", 30)
+	first, count := setting(t, "FIRST", 1), setting(t, "SEEDS", 20)
 	var verbose io.Writer
 	if one := setting(t, "SEED", 0); one > 0 {
 		first, count, verbose = one, 1, t.Output()
