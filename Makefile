@@ -36,7 +36,7 @@ STEP := hack/step.sh
 LINT := go tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint
 
 FORCE:
-.PHONY: FORCE help build stock tools unit unit-race unit-newest unit-cmd integration e2e upgrade upgrade-test test verify fix bench bench-servers demo generate tidy clean
+.PHONY: FORCE help build stock tools unit unit-race unit-newest unit-cmd sim integration e2e upgrade upgrade-test test verify fix bench bench-servers demo generate tidy clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,11 @@ unit-cmd: ## Unit tests of the programs, against each Kubernetes minor
 	@$(STEP) "unit tests of cmd, Kubernetes 1.36" \
 		go test -C cmd -modfile=go-1.36.mod -tags=kubernetes_1_36 $(NOVET) -timeout=2m ./...
 
+SEEDS := 300
+FIRST := 1
+sim: ## Simulate SEEDS=300 control planes in virtual time, from seed FIRST=1 on; or SEED=n alone, and tell all that happens
+	@SEEDS=$(SEEDS) FIRST=$(FIRST) SEED=$(SEED) $(STEP) "simulation" go test $(NOVET) $(if $(SEED),-v) -timeout=24h ./test/sim
+
 integration: ## Integration tests: API servers in process, with embedded etcd
 	@$(STEP) "integration tests" go test $(NOVET) -timeout=15m ./test/integration/...
 
@@ -93,7 +98,7 @@ upgrade: $(OURS) $(TOOLS) ## A rolling upgrade under load that harms no client
 upgrade-test: $(OURS) $(STOCK) $(TOOLS) ## The same there and back, with the proxy off and with stock servers: a table (9 minutes)
 	@$(STEP) "rolling upgrades" go test -C test/upgrade $(NOVET) -count=1 -timeout=30m -run='^TestReport$$' -args -full
 
-test: unit-race unit-newest unit-cmd integration e2e upgrade ## All tests
+test: unit-race unit-newest unit-cmd sim integration e2e upgrade ## All tests
 
 verify: ## Check form, vet, lint, house rules, modules and generated files
 	@hack/verify.sh

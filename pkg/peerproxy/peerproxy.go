@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -109,6 +110,9 @@ type Config struct {
 	// StorageMediaType the media type that the server stores objects in.
 	Records          storagebackend.ConfigForResource
 	StorageMediaType string
+	// RecordStorage, optional, holds the endpoint records in the place of what
+	// Records and StorageMediaType describe.
+	RecordStorage storage.Interface
 	// Serializer negotiates the encoding of errors.
 	Serializer runtime.NegotiatedSerializer
 	// AdvertiseIP and AdvertisePort, optional, are where peers reach this server
@@ -133,7 +137,7 @@ func (c Config) validate() error {
 		"ServerID":         c.ServerID == "",
 		"RequestHeader":    c.RequestHeader == nil || c.RequestHeader.CAContentProvider == nil,
 		"Client":           c.Client == nil,
-		"StorageMediaType": c.StorageMediaType == "",
+		"StorageMediaType": c.StorageMediaType == "" && c.RecordStorage == nil,
 		"Serializer":       c.Serializer == nil,
 	} {
 		if missing {
@@ -185,12 +189,12 @@ func New(c Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer proxy: %w", err)
 	}
-	storage, err := lease.NewStorage(c.Records, c.StorageMediaType)
+	records, err := openRecords(c)
 	if err != nil {
 		return nil, fmt.Errorf("peer proxy: %w", err)
 	}
-	p := &Proxy{config: c, transport: peers, storage: storage, trusted: trustPeers(c.RequestHeader), local: &localHandler{}}
-	p.record = &lease.Publisher{Storage: storage, ServerID: c.ServerID, Clock: c.Clock}
+	p := &Proxy{config: c, transport: peers, storage: records, trusted: trustPeers(c.RequestHeader), local: &localHandler{}}
+	p.record = &lease.Publisher{Storage: records, ServerID: c.ServerID, Clock: c.Clock}
 	p.openapi = openapi.New(openapi.Config{
 		Local:      func() http.RoundTripper { return discovery.InProcess(p.local) },
 		Peers:      transport.AsServer(peers),
@@ -203,7 +207,7 @@ func New(c Config) (*Proxy, error) {
 	p.exclusions = exclusion.NewTracker(exclusion.Config{Grace: exclusionGrace, Changed: changed, Touched: touched, Clock: c.Clock})
 	p.observer = observe.New(observe.Config{
 		ServerID:   c.ServerID,
-		Members:    lease.NewTracker(lease.Config{Client: c.Client, Storage: storage, Changed: changed, Clock: c.Clock}),
+		Members:    lease.NewTracker(lease.Config{Client: c.Client, Storage: records, Changed: changed, Clock: c.Clock}),
 		Exclusions: p.exclusions,
 		Changed:    changed,
 		Touched:    touched,
@@ -213,6 +217,13 @@ func New(c Config) (*Proxy, error) {
 		Clock:      c.Clock,
 	})
 	return p, nil
+}
+
+func openRecords(c Config) (*lease.Storage, error) {
+	if c.RecordStorage != nil {
+		return lease.NewStorageOn(c.RecordStorage), nil
+	}
+	return lease.NewStorage(c.Records, c.StorageMediaType)
 }
 
 // WrapHandler returns a handler that answers or forwards what the server does

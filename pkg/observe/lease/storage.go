@@ -53,6 +53,12 @@ func NewStorage(config storagebackend.ConfigForResource, mediaType string) (*Sto
 	return &Storage{backend: backend, destroy: sync.OnceFunc(destroy)}, nil
 }
 
+// NewStorageOn returns the storage of the records on a backend that is open. Its
+// keys begin with a slash. Close leaves it open.
+func NewStorageOn(backend storage.Interface) *Storage {
+	return &Storage{backend: backend, destroy: func() {}}
+}
+
 // lenient decodes what is no record as an empty one, which is of no use to
 // anyone. As an error it would end every list, and hide all other records.
 type lenient struct{ runtime.Codec }

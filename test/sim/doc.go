@@ -1,0 +1,24 @@
+// Package sim runs whole control planes of simulated apiservers in one process,
+// in virtual time, and checks the laws of the peer proxy at every answer.
+//
+// A seed makes a [Script]: who starts, stops, crashes, freezes, is cut off or
+// lies, and which client asks which server for what, all at given times. The
+// script depends on the seed alone. A world then plays it: each server is a real
+// peerproxy.Proxy with real HTTP/2 over TLS, behind the parts of a handler chain
+// that it needs; what is simulated is below and behind it:
+//
+//	network.go  hosts, links that are cut, slow or frozen; conn.go: connections
+//	leases.go   etcd: endpoint records with their TTL, identity leases, CRDs
+//	chain.go    the local handler chain: what a server of a version serves itself
+//	server.go   a server's life: start, hooks, graceful stop, crash
+//	world.go    plays a script; client.go: requests and what became of them
+//	events.go   makes a script of a seed
+//	history.go  what truly happened, when
+//	laws.go     what may be answered, given that history
+//
+// The history and the laws know nothing of the library: who was alive, what it
+// served, and since when it could be reached.
+//
+// Goroutines run as they like, and the library spreads its polls at random, so
+// that two runs of a seed may differ by some milliseconds. The events do not.
+package sim
