@@ -11,6 +11,7 @@
 //
 //	apiserver_peer_openapi_sync_errors_total{type}
 //	apiserver_peer_proxy_certificate_expiration_timestamp_seconds{type}
+//	apiserver_peer_proxy_peers{state}
 //	apiserver_peer_proxy_suspect_peers
 //
 // All functions are safe for concurrent use.
@@ -37,7 +38,7 @@ var openAPISyncErrors = metrics.NewCounterVec(
 	[]string{"type"},
 )
 
-var registerOwn = sync.OnceFunc(func() { legacyregistry.MustRegister(openAPISyncErrors, certificateExpiration, suspectPeers) })
+var registerOwn = sync.OnceFunc(func() { legacyregistry.MustRegister(openAPISyncErrors, certificateExpiration, suspectPeers, peers) })
 
 // Register adds the metrics to the server's registry. Calls after the first
 // change nothing.

@@ -5,12 +5,14 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"peerproxy.internal/pkg/metrics"
 	"peerproxy.internal/pkg/observe/dirty"
 	"peerproxy.internal/pkg/observe/discovery"
 	"peerproxy.internal/pkg/observe/exclusion"
@@ -65,6 +67,7 @@ type Observer struct {
 	pollers  map[string]poller
 	excluded *snapshot.Exclusions
 	isReady  bool
+	states   map[string]snapshot.State
 	// self is this server's incarnation, empty until it is known.
 	self string
 
@@ -178,10 +181,34 @@ func (o *Observer) look(ctx context.Context, started time.Time) time.Time {
 	if o.isReady || late {
 		o.tellReady(ctx, facts)
 	}
+	o.tellStates(ctx, content.Peers)
 	o.follow(ctx, content.Peers)
 	o.touch(facts.Excluded)
 	o.tellIncarnation(ctx, facts)
 	return next
+}
+
+// tellStates tells of peers that have come, changed their state, or gone.
+func (o *Observer) tellStates(ctx context.Context, peers []*snapshot.Peer) {
+	logger := klog.FromContext(ctx)
+	states := map[string]snapshot.State{}
+	count := map[snapshot.State]int{}
+	for _, peer := range peers {
+		states[peer.ServerID] = peer.State
+		count[peer.State]++
+		if before, known := o.states[peer.ServerID]; !known || before != peer.State {
+			logger.Info("A peer's state has changed", "peer", peer.ServerID, "state", peer.State, "address", peer.Address)
+		}
+	}
+	for id := range o.states {
+		if _, known := states[id]; !known {
+			logger.Info("A peer takes no part any more", "peer", id)
+		}
+	}
+	o.states = states
+	for state := snapshot.StateServing; state <= snapshot.StateDeparted; state++ {
+		metrics.SetPeers(strings.ToLower(state.String()), count[state])
+	}
 }
 
 // tellIncarnation tells the own incarnation once it is known. That it changes
@@ -200,7 +227,7 @@ func (o *Observer) tellIncarnation(ctx context.Context, facts Facts) {
 		o.incarnation <- now
 	default:
 		o.self = now
-		klog.FromContext(ctx).Error(nil, "Another server has this server's ID, and takes its identity lease and endpoint record from it: every server needs an ID of its own", "serverID", o.config.ServerID, "holder", now)
+		klog.FromContext(ctx).Error(nil, "Another server has this server's ID, and takes its identity lease and endpoint record from it: every server needs an ID of its own, by its host name or --peer-server-id", "serverID", o.config.ServerID, "holder", now)
 	}
 }
 

@@ -4,5 +4,5 @@
 // A request's way leads down one file, or one package, a step: the filter
 // (filter.go) loads the snapshot, asks it for the route, and lets decide
 // (decide.go) choose what to do; then the request goes on to the local chain,
-// to package forward, or to package document.
+// to package forward, document or openapi.
 package serve

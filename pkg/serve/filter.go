@@ -209,8 +209,7 @@ func (f *filter) act(w http.ResponseWriter, r *http.Request, proxied bool, actio
 	case forwardToPeer:
 		f.Forwarder.Forward(w, r, candidates)
 	case refuseMarked:
-		w.Header().Set(forward.NotServedHeader, "true")
-		forward.Refuse(w, r, f.Serializer)
+		forward.RefuseMarked(w, r, f.Serializer)
 	case refuse:
 		forward.Refuse(w, r, f.Serializer)
 	case denyDocument:

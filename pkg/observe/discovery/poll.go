@@ -116,7 +116,15 @@ func (p *Poller) poll(ctx context.Context, failures int) int {
 	}
 	failures++
 	metrics.IncDiscoverySyncError(ctx, labelOf(err))
-	klog.FromContext(ctx).V(verbosity(failures)).Info("A peer's discovery can't be read, the last good document stays", "peer", p.Server.ID, "failures", failures, "reason", err.Error())
+	message := "A peer's discovery can't be read, the last good document stays"
+	if p.Last == nil {
+		message = "A peer's discovery can't be read: what it serves is not known"
+	}
+	logger := klog.FromContext(ctx).V(verbosity(failures))
+	if !logger.Enabled() {
+		return failures
+	}
+	logger.Error(err, message, "peer", p.Server.ID, "failures", failures)
 	return failures
 }
 

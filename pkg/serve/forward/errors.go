@@ -30,6 +30,8 @@ const (
 	reasonBadRequest    reason = "bad_request"
 	// No candidate was left at all.
 	reasonNoCandidate reason = "no_candidate"
+	// It is not known who serves the request, or it must not be sent on.
+	reasonUnknown reason = "unknown"
 
 	// Nothing was executed.
 	reasonRefused      reason = "refused"
@@ -118,6 +120,8 @@ func (f *failure) status(method string) *apierrors.StatusError {
 		return apierrors.NewTimeoutError("the server that serves this resource did not answer; the request may or may not have been executed", 0)
 	case reasonShutdown:
 		return retryLater("the server is shutting down")
+	case reasonUnknown:
+		return retryLater("it is not known at the moment which server serves this")
 	}
 	return retryLater("no server that serves this resource can be reached at the moment")
 }
@@ -128,15 +132,34 @@ func retryLater(message string) *apierrors.StatusError {
 	return err
 }
 
-// Refuse answers that no server can take the request now. Nothing was executed,
-// and the client may try again. RequestInfo comes from the request's context.
+// Refuse answers that it is not known at the moment who serves the request.
+// Nothing was executed, and the client may try again. RequestInfo comes from the
+// request's context.
 func Refuse(w http.ResponseWriter, r *http.Request, serializer runtime.NegotiatedSerializer) {
-	var gv schema.GroupVersion
-	if info, ok := apirequest.RequestInfoFrom(r.Context()); ok {
-		gv = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+	gvr := gvrOf(r)
+	metrics.IncForwardError(r.Context(), string(reasonUnknown), gvr)
+	refuse(w, r, serializer, gvr)
+}
+
+// RefuseMarked does the same for a peer that has forwarded the request, and tells
+// it that this server does not serve it. The peer counts that.
+func RefuseMarked(w http.ResponseWriter, r *http.Request, serializer runtime.NegotiatedSerializer) {
+	w.Header().Set(NotServedHeader, "true")
+	refuse(w, r, serializer, gvrOf(r))
+}
+
+func refuse(w http.ResponseWriter, r *http.Request, serializer runtime.NegotiatedSerializer, gvr schema.GroupVersionResource) {
+	klog.FromContext(r.Context()).V(4).Info("Refused a request: who serves it is not known", "method", r.Method, "path", r.URL.Path)
+	refusal := &failure{reason: reasonUnknown}
+	responsewriters.ErrorNegotiated(refusal.status(r.Method), serializer, gvr.GroupVersion(), w, r)
+}
+
+func gvrOf(r *http.Request) schema.GroupVersionResource {
+	info, ok := apirequest.RequestInfoFrom(r.Context())
+	if !ok {
+		return schema.GroupVersionResource{}
 	}
-	refusal := &failure{reason: reasonNoCandidate}
-	responsewriters.ErrorNegotiated(refusal.status(r.Method), serializer, gv, w, r)
+	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 }
 
 // answerError tells the client that there is no peer's answer. It is the reverse

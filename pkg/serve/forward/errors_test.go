@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	upstream "k8s.io/apiserver/pkg/util/peerproxy/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
@@ -243,6 +245,20 @@ func TestRequestThatCannotBeWrittenIs400(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestARefusalIsCountedAndSaysWhy(t *testing.T) {
+	counted := countErrors(t)
+	recorder := httptest.NewRecorder()
+	request := httptest.NewRequest(http.MethodGet, "/apis/g.example.com/v1/things", http.NoBody)
+	info := &apirequest.RequestInfo{APIGroup: "g.example.com", APIVersion: "v1", Resource: "things"}
+	Refuse(recorder, request.WithContext(apirequest.WithRequestInfo(request.Context(), info)), peertest.Codecs())
+	if recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") == "" || !strings.Contains(recorder.Body.String(), "not known at the moment which server") {
+		t.Errorf("got %d %v %s", recorder.Code, recorder.Header(), recorder.Body)
+	}
+	if got := counted(); len(got) != 1 || got["unknown"] != 1 {
+		t.Errorf("counted %v, want one of unknown", got)
 	}
 }
 

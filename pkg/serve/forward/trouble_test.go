@@ -120,8 +120,7 @@ func TestAddressThatLeadsBackIsNamedInMetricAndLog(t *testing.T) {
 	b.Handler = handler(func(rw http.ResponseWriter, r *http.Request) {
 		if w.forwarder.Transport.LeadsBack(r) {
 			rw.Header().Set("Connection", "close")
-			rw.Header().Set(NotServedHeader, "true")
-			Refuse(rw, r, w.forwarder.Serializer)
+			RefuseMarked(rw, r, w.forwarder.Serializer)
 		}
 	})
 	counted := countErrors(t)
