@@ -101,7 +101,11 @@ func TestAStartingPeerIsRoutableUntilItsRecordEnds(t *testing.T) {
 		if kind(o, "new") != snapshot.Peers || kind(o, "old") != snapshot.Absent {
 			t.Errorf("while it starts: new is %v, old is %v", kind(o, "new"), kind(o, "old"))
 		}
-		c.set(func() { c.members[0].Record = nil })
+		c.set(func() {
+			gone := at("b", "b:1", "b_2")
+			gone.Record = nil
+			c.members = []lease.Member{gone}
+		})
 		synctest.Wait()
 		if kind(o, "new") != snapshot.Absent || kind(o, "old") != snapshot.Unreachable {
 			t.Errorf("after its crash: new is %v, old is %v", kind(o, "new"), kind(o, "old"))
