@@ -299,6 +299,8 @@ func TestAnIncarnationThatChangesAllTheTimeStarvesNoFetch(t *testing.T) {
 		if got := kind(o, "theirs"); got != snapshot.Peers {
 			t.Errorf("got %v, want Peers", got)
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if c.asked > 2*50 {
 			t.Errorf("the peer was asked %d times in 10 s", c.asked/2)
 		}
