@@ -51,8 +51,15 @@ func (a *Account) end(now time.Time) {
 	if now.After(a.until) {
 		now = a.until
 	}
-	// A clone: the account is remembered in more than one state.
-	a.spent = append(slices.Clone(a.spent), span{a.from, now})
+	// A clone: the account is remembered in more than one state. Uses that follow
+	// one another are one: an incarnation may change all the time.
+	last := len(a.spent) - 1
+	switch a.spent = slices.Clone(a.spent); {
+	case last >= 0 && a.spent[last].until.Equal(a.from):
+		a.spent[last].until = now
+	case now.After(a.from):
+		a.spent = append(a.spent, span{a.from, now})
+	}
 	a.incarnation, a.from, a.until = "", time.Time{}, time.Time{}
 }
 

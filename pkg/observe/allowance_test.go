@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -39,5 +40,16 @@ func TestAnAllowanceIsBounded(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAnAccountDoesNotGrowWithEachIncarnation(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var a Account
+	for i := range 5000 {
+		a.use(true, fmt.Sprint(i), start.Add(time.Duration(i)*100*time.Millisecond), Allowance{Longest: 30 * time.Second, Window: 10 * time.Minute})
+	}
+	if len(a.spent) > 1 {
+		t.Errorf("%d uses are remembered, want one", len(a.spent))
 	}
 }

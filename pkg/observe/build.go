@@ -46,18 +46,32 @@ type memory struct {
 	address string
 	// incarnation is the last one that its leases told.
 	incarnation string
-	// ready is whether it had the record of a ready server, since that moment.
-	ready bool
-	since time.Time
-	// document is the newest one of a server that was ready, previous that of the
-	// incarnation before.
-	document, previous *snapshot.Document
+	// ready is whether it had the record of a ready server, since that moment;
+	// lost is when it was first found without a record, zero while it has one.
+	ready       bool
+	since, lost time.Time
+	// leftOver is until when that record may be one that an earlier incarnation
+	// has left, zero if it is not.
+	leftOver time.Time
+	// document is the newest one of a server that was ready.
+	document *snapshot.Document
 	// departed is when the server was first found without record and identity.
 	departed time.Time
 	// doubt is for how long requests waited for its document, starting for how
 	// long it took part before it was ready.
 	doubt, starting Account
 }
+
+const (
+	// recordLife is how long a record outlives the server that wrote it: its TTL,
+	// and what etcd takes to notice.
+	recordLife = 20 * time.Second
+	// longestUnreachable is how long a server without a record counts for all
+	// that its identity lease tells: whoever may write leases could renew it for
+	// ever, and a server that starts again and again does. It is how long a lease
+	// lives that no one renews.
+	longestUnreachable = time.Hour
+)
 
 // Build makes the content of a snapshot from the facts. It is pure: equal
 // arguments give equal results, and none is changed. next is when the result
@@ -74,18 +88,18 @@ func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, aft
 		if member.ServerID == f.ServerID {
 			continue
 		}
-		m, member, until := before[member.ServerID].admit(member, f.Now, limits)
+		known, newest := before[member.ServerID], f.Documents[member.ServerID]
+		m, member, until := known.admit(member, f.Now, limits)
 		soonest(until)
-		m = m.learn(member, f.Documents[member.ServerID], f.Now)
-		if member.Record != nil {
-			unsure, until := m.doubt.use(!m.current(f.Documents[member.ServerID]), m.incarnation, f.Now, limits.Doubt)
-			content.Unsure = content.Unsure || unsure
-			soonest(until)
-		}
+		m = m.learn(known.incarnation, member, newest, f.Now)
+		soonest(m.leftOver)
+		unsure, until := m.doubt.use(member.Record != nil && !m.current(newest), m.incarnation, f.Now, limits.Doubt)
+		content.Unsure = content.Unsure || unsure
+		soonest(until)
 		state, takesPart, until := m.state(member, f.Now, limits)
 		soonest(until)
 		if !takesPart {
-			m.document, m.previous = nil, nil
+			m.document = nil
 			if m.doubt.open(f.Now, limits.Doubt) || m.starting.open(f.Now, limits.Starting) {
 				after[member.ServerID] = m
 			}
@@ -97,7 +111,7 @@ func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, aft
 			Incarnation: m.incarnation,
 			State:       state,
 			Address:     m.address,
-			Document:    m.inForce(state, f.Documents[member.ServerID]),
+			Document:    m.inForce(state, newest),
 		})
 	}
 	return content, after, next
@@ -139,24 +153,30 @@ func (m memory) admit(member lease.Member, now time.Time, limits Limits) (_ memo
 }
 
 // learn returns the memory with what the leases and the newest document tell
-// now.
-func (m memory) learn(member lease.Member, newest *snapshot.Document, now time.Time) memory {
-	if member.Record != nil {
-		m.address = member.Record.Address
+// now. before is the incarnation that was known until now.
+func (m memory) learn(before string, member lease.Member, newest *snapshot.Document, now time.Time) memory {
+	switch {
+	case member.Record != nil:
+		m.address, m.lost = member.Record.Address, time.Time{}
+	case m.lost.IsZero():
+		m.lost = now
 	}
 	starts := member.Record != nil && member.Record.Starting != ""
-	if starts && m.document != nil && m.document.Incarnation == m.incarnation {
-		// The record that made it look ready was left over from a crash.
-		m.document = m.previous
-	}
 	was := m.ready
 	if m.ready = member.Record != nil && !starts; m.ready && !was {
 		m.since = now
 	}
-	if m.ready || was && !starts {
-		m = m.keep(newest)
+	if m.ready && was && before != m.incarnation && m.leftOver.IsZero() {
+		m.leftOver = now.Add(recordLife)
 	}
-	alive := member.Identity != nil && now.Before(member.Identity.Expires)
+	trusted := !now.Before(m.leftOver)
+	if trusted || !m.ready {
+		m.leftOver = time.Time{}
+	}
+	if trusted && (m.ready || was && !starts) && m.says(newest) {
+		m.document = newest
+	}
+	alive := member.Identity != nil && now.Before(m.unreachableUntil(member.Identity))
 	switch {
 	case alive || member.Record != nil:
 		m.departed = time.Time{}
@@ -166,18 +186,19 @@ func (m memory) learn(member lease.Member, newest *snapshot.Document, now time.T
 	return m
 }
 
-// keep returns the memory with the newest document of a server that is ready,
-// but for one of the time before. Its incarnation alone does not tell: whoever
-// may write leases could change that all the time.
-func (m memory) keep(newest *snapshot.Document) memory {
-	if newest == nil || newest.Incarnation != m.incarnation && newest.Checked.Before(m.since) {
-		return m
+// unreachableUntil is when the server has departed if no record shows.
+func (m memory) unreachableUntil(identity *lease.Identity) time.Time {
+	if bound := m.lost.Add(longestUnreachable); bound.Before(identity.Expires) {
+		return bound
 	}
-	if m.document != nil && m.document.Incarnation != newest.Incarnation {
-		m.previous = m.document
-	}
-	m.document = newest
-	return m
+	return identity.Expires
+}
+
+// says reports whether the newest document is what the server says since it is
+// ready. Its incarnation alone does not tell: whoever may write leases could
+// change that all the time.
+func (m memory) says(newest *snapshot.Document) bool {
+	return m.current(newest) || newest != nil && !newest.Checked.Before(m.since)
 }
 
 // current reports whether the newest document is that of the incarnation that
@@ -186,10 +207,10 @@ func (m memory) current(newest *snapshot.Document) bool {
 	return newest != nil && newest.Incarnation == m.incarnation
 }
 
-// inForce is the document that counts: that of a server which starts only for
-// as long as it does, else the last one of an incarnation that was ready.
+// inForce is the document that counts: while the server has a record what it
+// says now, if that is known, else the last that it said when it was ready.
 func (m memory) inForce(state snapshot.State, newest *snapshot.Document) *snapshot.Document {
-	if state == snapshot.StateStarting && m.current(newest) {
+	if state == snapshot.StateStarting && m.current(newest) || state == snapshot.StateServing && m.says(newest) {
 		return newest
 	}
 	return m.document
@@ -208,7 +229,7 @@ func (m memory) state(member lease.Member, now time.Time, limits Limits) (state 
 		// Featureless, or gone before it could be asked or was ready.
 		return 0, false, time.Time{}
 	case m.departed.IsZero():
-		return snapshot.StateUnreachable, true, member.Identity.Expires
+		return snapshot.StateUnreachable, true, m.unreachableUntil(member.Identity)
 	}
 	until = m.departed.Add(limits.DepartureGrace)
 	return snapshot.StateDeparted, now.Before(until), until

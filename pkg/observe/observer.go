@@ -281,7 +281,7 @@ func oldest(facts Facts, memory Memory) time.Time {
 		oldest = earlier(oldest, document)
 	}
 	for _, m := range memory {
-		oldest = earlier(earlier(oldest, m.document), m.previous)
+		oldest = earlier(oldest, m.document)
 	}
 	return oldest
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -21,6 +22,11 @@ type incarnation struct {
 	id               string
 	record, starting bool
 	newest, by       string
+	// early is the incarnation in an early record, that of the lease if empty.
+	early string
+	// at is when, a second after the step before if 0; checked is when the newest
+	// document was read, then if 0.
+	at, checked time.Duration
 }
 
 func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
@@ -49,6 +55,36 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 			{id: "2", record: true, starting: true, newest: "new", by: "2"},
 			{id: "2", newest: "new", by: "2"},
 		}, []string{"old", "new", "new", "old"}},
+		{"a record left over from a crash, of a server that says nothing early", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "2", record: true, newest: "new", by: "2"},
+			{id: "2", newest: "new", by: "2"},
+			{id: "3", record: true, newest: "new", by: "2", checked: time.Second},
+			{id: "3", newest: "new", by: "2", checked: time.Second},
+		}, []string{"old", "new", "old", "old", "old"}},
+		{"a record that outlives what a crash can leave is a ready server's", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "2", record: true, newest: "new", by: "2"},
+			{id: "2", record: true, newest: "new", by: "2", at: time.Minute},
+			{id: "2", newest: "new", by: "2", at: time.Minute + time.Second},
+		}, []string{"old", "new", "new", "new"}},
+		{"an early record that shows before its identity lease", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "1", record: true, starting: true, early: "2", newest: "old", by: "1"},
+			{id: "2", record: true, starting: true, newest: "old", by: "1"},
+			{id: "2", newest: "old", by: "1"},
+		}, []string{"old", "old", "old", "old"}},
+		{"a document of one that never was ready is not the next one's", []incarnation{
+			{id: "1", record: true, starting: true, newest: "new", by: "1"},
+			{id: "2", record: true, newest: "new", by: "1", checked: time.Millisecond},
+		}, []string{"new", ""}},
+		{"whoever renews the lease of a dead server keeps it for an hour", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "1", newest: "old", by: "1", at: time.Hour},
+			{id: "1", newest: "old", by: "1", at: 2*time.Hour - time.Second},
+			{id: "1", newest: "old", by: "1", at: 2 * time.Hour},
+			{id: "1", newest: "old", by: "1", at: 2*time.Hour + 10*time.Minute},
+		}, []string{"old", "old", "old", "old", ""}},
 		{"a new server that crashes as it starts", []incarnation{
 			{id: "1", record: true, starting: true, newest: "new", by: "1"},
 			{id: "1", newest: "new", by: "1"},
@@ -57,21 +93,14 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			memory := Memory{}
 			for i, step := range tc.steps {
-				b := lease.Member{ServerID: "b", Identity: &lease.Identity{Incarnation: step.id, Expires: start.Add(time.Hour)}}
-				if step.record {
-					b.Record = &lease.Record{Address: "b:1"}
-				}
-				if step.starting {
-					b.Record.Starting = step.id
-				}
-				newest := &snapshot.Document{ServerID: "b", Incarnation: step.by, Groups: snapshot.List{ETag: step.newest}}
+				now := start.Add(cmp.Or(step.at, time.Duration(i)*time.Second))
 				content, after, _ := Build(Facts{
-					ServerID: "a", Now: start.Add(time.Duration(i) * time.Second), Listed: true, Local: documentOf("a"),
-					Members: []lease.Member{b}, Documents: map[string]*snapshot.Document{"b": newest},
+					ServerID: "a", Now: now, Listed: true, Local: documentOf("a"),
+					Members: []lease.Member{step.member(now)}, Documents: map[string]*snapshot.Document{"b": step.document(now)},
 				}, memory, limits)
 				memory = after
 				got := ""
-				if len(content.Peers) > 0 {
+				if len(content.Peers) > 0 && content.Peers[0].Document != nil {
 					got = content.Peers[0].Document.Groups.ETag
 				}
 				if got != tc.want[i] {
@@ -79,6 +108,49 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func (i incarnation) member(now time.Time) lease.Member {
+	b := lease.Member{ServerID: "b", Identity: &lease.Identity{Incarnation: i.id, Expires: now.Add(time.Hour)}}
+	if i.record {
+		b.Record = &lease.Record{Address: "b:1"}
+	}
+	if i.starting {
+		b.Record.Starting = cmp.Or(i.early, i.id)
+	}
+	return b
+}
+
+func (i incarnation) document(now time.Time) *snapshot.Document {
+	if i.checked != 0 {
+		now = start.Add(i.checked)
+	}
+	return &snapshot.Document{ServerID: "b", Incarnation: i.by, Checked: now, Groups: snapshot.List{ETag: i.newest}}
+}
+
+// What is excluded is asked for as of the oldest document that may come into
+// force: a resource that was deleted since must not come back with it.
+func TestTheOldestDocumentMayBeOneThatIsOnlyRemembered(t *testing.T) {
+	facts := Facts{Now: start.Add(time.Hour), Documents: map[string]*snapshot.Document{"b": {Checked: start.Add(time.Minute)}}}
+	memory := Memory{"b": {document: &snapshot.Document{Checked: start}}}
+	if got := oldest(facts, memory); !got.Equal(start) {
+		t.Errorf("got %v, want %v", got, start)
+	}
+}
+
+func TestADoubtEndsWithTheRecord(t *testing.T) {
+	facts := Facts{ServerID: "a", Now: start, Listed: true, Local: documentOf("a"), Members: []lease.Member{member("b", "ir")}}
+	_, memory, _ := Build(facts, Memory{}, limits)
+	facts.Now, facts.Members = start.Add(2*time.Second), []lease.Member{member("b", "i")}
+	_, memory, _ = Build(facts, memory, limits)
+	facts.Now, facts.Members = start.Add(time.Minute), []lease.Member{member("b", "ir")}
+	if content, _, next := Build(facts, memory, limits); !content.Unsure || !next.Equal(start.Add(time.Minute+28*time.Second)) {
+		t.Errorf("when it is back: unsure %t, until %v; want the rest of 30 s", content.Unsure, next)
+	}
+	facts.Now, facts.Members = start.Add(time.Hour), nil
+	if _, memory, _ = Build(facts, memory, limits); len(memory) != 0 {
+		t.Errorf("after an hour it is still remembered: %v", memory)
 	}
 }
 
