@@ -110,7 +110,7 @@ func TestPeriodsHaveDefaultsAndLimits(t *testing.T) {
 		want []string // the flags complained of
 	}{
 		{},
-		{args: []string{"--peer-starting-grace-period=10m", "--peer-unknown-grace-period=1s", "--peer-departed-grace-period=24h"}},
+		{args: []string{"--peer-starting-grace-period=5m", "--peer-unknown-grace-period=1s", "--peer-departed-grace-period=24h"}},
 		{args: []string{"--peer-starting-grace-period=0"}, want: []string{"--peer-starting-grace-period"}},
 		{args: []string{"--peer-unknown-grace-period=1h", "--peer-departed-grace-period=-1s"}, want: []string{"--peer-unknown-grace-period", "--peer-departed-grace-period"}},
 	} {

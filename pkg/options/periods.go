@@ -20,7 +20,7 @@ type period struct {
 // periods are the flags, in the order of a member's life.
 func periods(p *peerproxy.Periods) []period {
 	return []period{
-		{"peer-starting-grace-period", &p.Starting, 10 * time.Second, 10 * time.Minute,
+		{"peer-starting-grace-period", &p.Starting, 10 * time.Second, 5 * time.Minute,
 			"How long, within any 10 minutes, a peer takes part that is not ready yet", "The APIs of one that never gets ready leave discovery then."},
 		{"peer-unknown-grace-period", &p.Unknown, time.Second, 5 * time.Minute,
 			"How long, within any 10 minutes, a peer whose discovery can't be read keeps requests from a 404", "They are answered 503 until then."},

@@ -49,6 +49,8 @@ func (q *dialQueue) dialContext(ctx context.Context, network, address string) (n
 			return nil, &ConnectError{Reason: dialReason(ctx.Err()), Err: context.Cause(ctx)}
 		}
 		switch {
+		case errors.Is(ahead.err, context.Canceled):
+			// No one waited for that one any more, which says nothing of the peer.
 		case ahead.err != nil:
 			return nil, ahead.err
 		case !waitsForConnection(ctx):

@@ -68,6 +68,36 @@ func TestDialThatFailsFailsForAllWhoWait(t *testing.T) {
 	})
 }
 
+func TestDialThatWasGivenUpFailsForNoOneElse(t *testing.T) {
+	config := configFor(t, peertest.NewPKI(t))
+	synctest.Test(t, func(t *testing.T) {
+		var dials atomic.Int32
+		config.Dial = func(context.Context, string, string) (net.Conn, error) {
+			n := dials.Add(1)
+			time.Sleep(time.Second)
+			if n == 1 {
+				return nil, context.Canceled
+			}
+			return nil, errors.New("unreachable")
+		}
+		tr := running(t, config)
+		var requests sync.WaitGroup
+		requests.Go(func() { _, _ = tr.RoundTrip(newRequest(t, "GET", "peer:6443", "")) })
+		synctest.Wait()
+		for range 10 {
+			requests.Go(func() {
+				if _, err := tr.RoundTrip(newRequest(t, "GET", "peer:6443", "")); errors.Is(err, context.Canceled) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		requests.Wait()
+		if dials.Load() != 2 {
+			t.Errorf("%d dials", dials.Load())
+		}
+	})
+}
+
 // A dial to one address holds up none to another.
 func TestDialsToDifferentPeersDoNotWaitForEachOther(t *testing.T) {
 	config := configFor(t, peertest.NewPKI(t))

@@ -136,30 +136,26 @@ func retryLater(message string) *apierrors.StatusError {
 // Nothing was executed, and the client may try again. RequestInfo comes from the
 // request's context.
 func Refuse(w http.ResponseWriter, r *http.Request, serializer runtime.NegotiatedSerializer) {
-	gvr := gvrOf(r)
-	metrics.IncForwardError(r.Context(), string(reasonUnknown), gvr)
-	refuse(w, r, serializer, gvr)
+	// Without its names: a client makes them up, and each would be a metric for ever.
+	metrics.IncForwardError(r.Context(), string(reasonUnknown), schema.GroupVersionResource{})
+	refuse(w, r, serializer)
 }
 
 // RefuseMarked does the same for a peer that has forwarded the request, and tells
 // it that this server does not serve it. The peer counts that.
 func RefuseMarked(w http.ResponseWriter, r *http.Request, serializer runtime.NegotiatedSerializer) {
 	w.Header().Set(NotServedHeader, "true")
-	refuse(w, r, serializer, gvrOf(r))
+	refuse(w, r, serializer)
 }
 
-func refuse(w http.ResponseWriter, r *http.Request, serializer runtime.NegotiatedSerializer, gvr schema.GroupVersionResource) {
+func refuse(w http.ResponseWriter, r *http.Request, serializer runtime.NegotiatedSerializer) {
+	var gv schema.GroupVersion
+	if info, ok := apirequest.RequestInfoFrom(r.Context()); ok {
+		gv = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+	}
 	klog.FromContext(r.Context()).V(4).Info("Refused a request: who serves it is not known", "method", r.Method, "path", r.URL.Path)
 	refusal := &failure{reason: reasonUnknown}
-	responsewriters.ErrorNegotiated(refusal.status(r.Method), serializer, gvr.GroupVersion(), w, r)
-}
-
-func gvrOf(r *http.Request) schema.GroupVersionResource {
-	info, ok := apirequest.RequestInfoFrom(r.Context())
-	if !ok {
-		return schema.GroupVersionResource{}
-	}
-	return schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	responsewriters.ErrorNegotiated(refusal.status(r.Method), serializer, gv, w, r)
 }
 
 // answerError tells the client that there is no peer's answer. It is the reverse
