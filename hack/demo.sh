@@ -94,7 +94,7 @@ command -v curl >/dev/null || fail "it needs curl."
 cd "$root"
 title "Building what is missing"
 if [[ ! -x bin/kube-apiserver-v1.37 ]]; then
-  say "The first build compiles a whole kube-apiserver: 7 to 8 minutes on two cores." ""
+  say "The first build compiles a whole kube-apiserver: about 5 minutes on two cores." ""
 fi
 make bin/kube-apiserver-v1.37 bin/mixed-cluster bin/kubectl || fail "make could not build the binaries."
 

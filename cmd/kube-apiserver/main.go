@@ -69,7 +69,8 @@ func newCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := validate(completed, own); err != nil {
+			errs := append(completed.Validate(), link.Validate(completed, own)...)
+			if err := utilerrors.NewAggregate(errs); err != nil {
 				return err
 			}
 			gates.(featuregate.MutableFeatureGate).AddMetrics()
@@ -95,16 +96,6 @@ func newCommand() *cobra.Command {
 
 func init() {
 	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
-}
-
-func validate(opts options.CompletedOptions, own peeroptions.Options) error {
-	errs := opts.Validate()
-	flags := link.ServerFlags(opts)
-	if flags.Gate {
-		// Without the gate the stock validation names the flags already.
-		errs = append(errs, flags.Validate()...)
-	}
-	return utilerrors.NewAggregate(append(errs, own.Validate()...))
 }
 
 // run serves until ctx ends.

@@ -14,7 +14,7 @@ import (
 // configuration instead of app.NewConfig.
 func ExampleNewConfig() {
 	run := func(ctx context.Context, opts options.CompletedOptions, own peeroptions.Options) error {
-		config, err := link.NewConfig(opts, own)
+		config, err := link.NewConfig(opts, own) // in the place of app.NewConfig(opts)
 		if err != nil {
 			return err
 		}

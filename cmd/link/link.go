@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/reconcilers"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -27,9 +28,16 @@ import (
 
 // NewConfig returns the configuration of a kube-apiserver. The peer proxy is in
 // it if the feature gate UnknownVersionInteroperabilityProxy is on and
-// --peer-ca-file is set; without, the configuration is the stock one. The
-// options are to be validated before, own by its Validate.
+// --peer-ca-file is set; without, the configuration is the stock one, but for a
+// server ID or half an address that is set all the same.
+//
+// It checks what the proxy needs of the flags, as [Validate] does, and returns
+// all that is wrong as one error. The other flags are the caller's to validate,
+// with opts.Validate.
 func NewConfig(opts options.CompletedOptions, own peeroptions.Options) (*app.Config, error) {
+	if err := utilerrors.NewAggregate(Validate(opts, own)); err != nil {
+		return nil, err
+	}
 	flags := ServerFlags(opts)
 	advertised, err := advertised(opts, flags)
 	if err != nil {
@@ -61,6 +69,19 @@ func NewConfig(opts options.CompletedOptions, own peeroptions.Options) (*app.Con
 	}
 	Install(config, proxy)
 	return config, nil
+}
+
+// Validate checks the proxy's own flags and what it needs of the server's, the
+// files' content included. Each error names its flag. [NewConfig] does it too:
+// call it to report these errors together with those of opts.Validate.
+func Validate(opts options.CompletedOptions, own peeroptions.Options) []error {
+	errs := own.Validate()
+	flags := ServerFlags(opts)
+	if !flags.Gate {
+		// The flags that have no effect then are named by opts.Validate.
+		return errs
+	}
+	return append(errs, flags.Validate()...)
 }
 
 // ServerFlags returns the values of the server's flags that the proxy needs.

@@ -62,6 +62,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := cluster.Check(ctx, configs...); err != nil {
+		return orInterrupted(ctx, err)
+	}
 	c, err := cluster.Start(ctx, cluster.Config{Dir: dir, Progress: func(format string, args ...any) {
 		fmt.Fprintf(out, format+"\n", args...)
 	}})

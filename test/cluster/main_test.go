@@ -63,6 +63,7 @@ func apiserver(role string, args []string) {
 		fmt.Println("--etcd-servers strings")
 		if role == roleOurs {
 			fmt.Println("--peer-server-id string")
+			fmt.Println("--emulated-version strings  Options are: kube=1.34..1.37(default:1.37)")
 		}
 		return
 	}

@@ -145,7 +145,7 @@ func (s *Server) Launch(ctx context.Context) error {
 	}
 	args, hostname := s.args(), ""
 	if takesServerID(help) {
-		s.id = cmp.Or(s.config.ID, "apiserver-"+s.name)
+		s.id = s.config.serverID()
 		args = append(args, "--"+serverIDFlag+"="+s.id)
 	} else {
 		hostname = s.name
