@@ -108,7 +108,7 @@ type node struct {
 	up, frozen, cutOff bool
 	lie                lie
 	number, version    int
-	// readies is when it will be ready, unless it never is.
+	// readies is when it will be ready, or would be.
 	readies time.Duration
 	// never is true if the next start leads to no readiness, hopeless if the last
 	// one did.

@@ -143,7 +143,7 @@ func (w *writer) depart() {
 	id := pick(w.random, w.ids...)
 	if w.nodes[id].up && !w.alone(id) {
 		w.leave(id)
-		w.nodes[id].number = 0
+		w.nodes[id].number = 0 // heal leaves it alone
 		w.quiet = true
 		w.pass(w.script.periods.WithDefaults().Departed + recordTTL + learning)
 		w.quiet = false
