@@ -46,6 +46,8 @@ type memory struct {
 	address string
 	// incarnation is the last one that its leases told.
 	incarnation string
+	// unready is whether the last record that it had was an early one.
+	unready bool
 	// ready is whether it had the record of a ready server, since that moment;
 	// lost is when it was first found without a record, zero while it has one.
 	ready       bool
@@ -111,6 +113,7 @@ func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, aft
 			Incarnation: m.incarnation,
 			State:       state,
 			Address:     m.address,
+			Unready:     m.unready,
 			Document:    m.inForce(state, newest),
 		})
 	}
@@ -144,6 +147,9 @@ func (m memory) admit(member lease.Member, now time.Time, limits Limits) (_ memo
 		m.incarnation = member.Identity.Incarnation
 	case starts:
 		m.incarnation = member.Record.Starting
+	}
+	if member.Record != nil {
+		m.unready = starts
 	}
 	granted, until := m.starting.use(starts, m.incarnation, now, limits.Starting)
 	if starts && !granted {

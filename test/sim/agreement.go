@@ -14,6 +14,9 @@ func (w *world) checkAgreement() {
 	for i, asked := range []ask{documents[0], documents[1], documents[3], documents[5]} {
 		var first *outcome
 		for _, id := range slices.Sorted(maps.Keys(w.lives)) {
+			if w.lives[id].ending {
+				continue
+			}
 			o := &outcome{id: fmt.Sprintf("agreement %d at %s", i, id)}
 			w.lives[id].send(asked, o)
 			if first == nil {
@@ -38,6 +41,9 @@ func (w *world) checkUnion(o *outcome) {
 	}
 	union := table{}
 	for _, l := range w.lives {
+		if l.ending {
+			continue
+		}
 		for r, verbs := range l.chain.serves() {
 			if (o.ask.path == "/api") == (r.group == "") {
 				union[r] = append(union[r], verbs...)

@@ -14,10 +14,15 @@
 //	world.go    plays a script; client.go: requests and what became of them
 //	events.go   makes a script of a seed
 //	history.go  what truly happened, when
-//	laws.go     what may be answered, given that history
+//	laws.go     what may be answered, given that history; knowledge.go and
+//	            starting.go: who must know of whom, and may still believe it
+//	shares.go   that who is able is sent requests, too
 //
 // The history and the laws know nothing of the library: who was alive, what it
-// served, and since when it could be reached.
+// served, since when it could be reached, and was ready. A server can be asked
+// at once and is ready a while later, or never; until then it refuses some of its
+// peers' requests. Some scripts go on for so long that what has departed must be
+// gone, and what is deleted is no longer remembered.
 //
 // Goroutines run as they like, and the library spreads its polls at random, so
 // that two runs of a seed may differ by some milliseconds. The events do not.

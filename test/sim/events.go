@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"peerproxy.internal/pkg/peerproxy"
 )
 
 // event is one step of a script.
@@ -16,6 +18,7 @@ type event struct {
 	server, other string
 	// number and version are those of an incarnation that starts.
 	number, version int
+	youth           youth
 	lie             lie
 	name            string
 	ask             ask
@@ -60,7 +63,7 @@ func (e event) String() string {
 	s := fmt.Sprintf("%s %s %s ", e.server, e.kind, e.other)
 	switch e.kind {
 	case starts:
-		s += fmt.Sprintf("with version 1.%d", e.version)
+		s += fmt.Sprintf("with version 1.%d, %s", e.version, e.youth)
 	case deceives:
 		s += string(e.lie)
 	case defines, undefines:
@@ -74,6 +77,7 @@ func (e event) String() string {
 // script is what happens in one run. It depends on the seed alone.
 type script struct {
 	latency, definitionLag time.Duration
+	periods                peerproxy.Periods
 	events                 []event
 }
 
@@ -92,6 +96,9 @@ type writer struct {
 	// definitions.
 	etcdAway bool
 	defined  map[string]bool
+	// quiet is true while clients ask little, and well when all servers are to be
+	// ready soon.
+	quiet, well bool
 	// due are events that follow from others.
 	due []event
 }
@@ -101,6 +108,11 @@ type node struct {
 	up, frozen, cutOff bool
 	lie                lie
 	number, version    int
+	// readies is when it will be ready, or would be.
+	readies time.Duration
+	// never is true if the next start leads to no readiness, hopeless if the last
+	// one did.
+	never, hopeless bool
 }
 
 // newScript writes the script of a seed.
@@ -111,6 +123,8 @@ func newScript(seed uint64) *script {
 	}
 	w.script.latency = pick(random, 0, 0, time.Millisecond, 20*time.Millisecond)
 	w.script.definitionLag = pick(random, 0, 10*time.Millisecond, 80*time.Millisecond)
+	w.script.periods.Departed = pick(random, 0, time.Minute)
+	w.script.periods.Starting = pick(random, 0, 0, 20*time.Second)
 	for i := range 2 + random.IntN(mostServers-1) {
 		id := fmt.Sprintf("s%d", i+1)
 		w.ids = append(w.ids, id)
@@ -130,9 +144,13 @@ func newScript(seed uint64) *script {
 		w.step()
 		w.pass(w.between(100*time.Millisecond, longest))
 	}
-	w.heal()
-	w.pass(learning + 10*time.Second)
-	w.add(event{kind: agreement})
+	w.settle()
+	switch random.IntN(6) {
+	case 0:
+		w.depart()
+	case 1:
+		w.outlastExclusion()
+	}
 	slices.SortStableFunc(w.script.events, func(a, b event) int { return int(a.at - b.at) })
 	return w.script
 }
@@ -152,6 +170,9 @@ func (w *writer) add(e event) {
 func (w *writer) pass(d time.Duration) {
 	end := w.now + d
 	gap := pick(w.random, 200*time.Millisecond, time.Second)
+	if w.quiet {
+		gap = 5 * time.Second
+	}
 	for next := w.now; ; {
 		next += w.between(time.Millisecond, 2*gap)
 		if next >= end {
@@ -200,7 +221,7 @@ func (w *writer) finish(e event) {
 	switch e.kind {
 	case starts:
 		if !n.up {
-			n.version = e.version
+			n.version, n.never = e.version, e.youth.never
 			w.start(e.server)
 		}
 		return
@@ -242,12 +263,27 @@ func (w *writer) start(id string) {
 	n := w.nodes[id]
 	n.up = true
 	n.number++
-	w.add(event{kind: starts, server: id, number: n.number, version: n.version})
+	y := w.youth()
+	y.never = n.never
+	n.readies, n.never = w.now+y.unready, false
+	n.hopeless = y.never
+	w.add(event{kind: starts, server: id, number: n.number, version: n.version, youth: y})
 	w.follow(id, documents[0], 3, 300*time.Millisecond)
 	for _, other := range w.ids {
 		if other != id {
 			w.follow(other, ask{verb: pick(w.random, "get", "create"), resource: pick(w.random, differing...)}, 6, 2*time.Second)
 		}
+	}
+}
+
+// youth is how a server begins that will be ready some time.
+func (w *writer) youth() youth {
+	if w.well {
+		return youth{}
+	}
+	return youth{
+		hooks:   pick(w.random, 0, 0, 300*time.Millisecond, 2*time.Second),
+		unready: pick(w.random, 0, time.Second, 4*time.Second, 10*time.Second, 40*time.Second),
 	}
 }
 
@@ -261,10 +297,20 @@ func (w *writer) heal() {
 			w.finish(e)
 		}
 	}
+	w.well = true
 	for _, id := range w.ids {
-		if n := w.nodes[id]; !n.up && n.number > 0 {
+		n := w.nodes[id]
+		if n.up && n.hopeless {
+			w.end(id, crashes)
+		}
+		if !n.up && n.number > 0 {
 			w.pass(w.between(0, 2*time.Second))
 			w.start(id)
+		}
+	}
+	for _, id := range w.ids {
+		if n := w.nodes[id]; n.up && n.readies > w.now {
+			w.pass(n.readies - w.now)
 		}
 	}
 }

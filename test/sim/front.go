@@ -41,7 +41,7 @@ var infos = apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "ap
 func (l *life) serve(w http.ResponseWriter, r *http.Request) {
 	from, _, _ := net.SplitHostPort(r.RemoteAddr)
 	l.world.ledger.arrive(r.Header.Get(requestHeader), from, l.id)
-	if l.lies(w, r) {
+	if l.lies(w, r) || l.refuses(w, r) {
 		return
 	}
 	response, ok, err := l.world.pki.authenticate.AuthenticateRequest(r)
@@ -50,6 +50,43 @@ func (l *life) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l.handler.ServeHTTP(w, r.WithContext(apirequest.WithUser(r.Context(), response.User)))
+}
+
+// startingHeader is on what a server refuses because it is not ready.
+const startingHeader = "X-Sim-Starting"
+
+// refuses answers some requests of peers with what a server says that is not
+// ready: its authorizer knows no roles yet, a handler is not there yet.
+func (l *life) refuses(w http.ResponseWriter, r *http.Request) bool {
+	id := r.Header.Get(requestHeader)
+	select {
+	case <-l.isReady:
+		return false
+	default:
+	}
+	if id == "" {
+		return false // discovery
+	}
+	w.Header().Set(startingHeader, l.id)
+	switch id[len(id)-1] {
+	case '0', '5':
+		status(w, http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden: not yet", nil)
+	case '1':
+		notServed(w)
+	case '2':
+		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, "not found: not yet", &metav1.StatusDetails{Name: "one"})
+	case '3':
+		w.Header().Set("Retry-After", "30")
+		status(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "not yet", nil)
+	case '4':
+		status(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "not allowed: not yet", nil)
+	case '6':
+		status(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized", nil)
+	default:
+		w.Header().Del(startingHeader)
+		return false
+	}
+	return true
 }
 
 // serveClient answers a client's request.

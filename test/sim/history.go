@@ -16,6 +16,9 @@ type history struct {
 	troubles []*trouble
 	// defined are the times in which a custom resource definition existed.
 	defined map[string][]*period
+	// grace is how long the documents of one that left are kept, beginning how long
+	// a server takes part in all that is not ready.
+	grace, beginning time.Duration
 }
 
 // period is a time; to is zero while it lasts.
@@ -26,9 +29,10 @@ type span struct {
 	period
 	id      string
 	version int
-	// ready is when it published its record, stopping when it began to stop in
-	// good order; zero if it did not.
-	ready, stopping time.Time
+	// claimed is when its identity lease began to bear its name, ready when it
+	// published its record, stopping when it began to stop in good order; zero if
+	// it did not.
+	claimed, ready, stopping time.Time
 }
 
 func (s *span) serves(r resource, verb string) bool { return versions[s.version].has(r, verb) }
@@ -55,8 +59,11 @@ func (t *trouble) touches(a, b string) bool {
 	return t.a == a && t.b == b || t.a == b && t.b == a
 }
 
-func newHistory() *history {
-	return &history{began: time.Now(), lives: map[string][]*span{}, defined: map[string][]*period{}}
+func newHistory(grace, beginning time.Duration) *history {
+	return &history{
+		began: time.Now(), lives: map[string][]*span{}, defined: map[string][]*period{},
+		grace: grace, beginning: beginning,
+	}
 }
 
 func (h *history) started(l *life) {
@@ -71,6 +78,12 @@ func (h *history) last(id string) *span {
 		return all[len(all)-1]
 	}
 	return nil
+}
+
+func (h *history) claimed(l *life) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last(l.id).claimed = time.Now()
 }
 
 func (h *history) ready(l *life) {

@@ -20,8 +20,6 @@ const (
 	longAgo        = time.Minute
 	// recordTTL is how long a dead server's record lives.
 	recordTTL = 15 * time.Second
-	// departureGrace is how long the documents of one that left are kept.
-	departureGrace = 10 * time.Minute
 	// doubtLimit bounds how long a missing document keeps requests from a 404,
 	// within doubtWindow.
 	doubtLimit  = 30 * time.Second
@@ -57,13 +55,18 @@ func (h *history) others(a *span, t time.Time) map[string][]*span {
 	return others
 }
 
-// learnt is by when server a must have known the document of incarnation b, and
-// false if it need not by a time. It needs mu.
+// learnt is by when server a must have known the document of incarnation b
+// because it was ready, and false if it need not by a time. It needs mu.
 func (h *history) learnt(a, b *span, t time.Time) (time.Time, bool) {
-	if b.ready.IsZero() || b.ready.After(t) {
+	return h.learntSince(a, b, b.ready, t)
+}
+
+// learntSince is the same since b showed.
+func (h *history) learntSince(a, b *span, shown, t time.Time) (time.Time, bool) {
+	if shown.IsZero() || shown.After(t) {
 		return t, false
 	}
-	within := period{latest(a.from, b.ready), t}
+	within := period{latest(a.from, shown), t}
 	if !b.stopping.IsZero() && b.stopping.Before(t) {
 		within.to = b.stopping
 	}
@@ -111,12 +114,18 @@ func (h *history) mustKnow(a *span, r resource, verb string, t time.Time) bool {
 
 // mustKnowOf is the same for one member, whose incarnations are given.
 func (h *history) mustKnowOf(a *span, lives []*span, r resource, verb string, t time.Time) bool {
-	for _, b := range slices.Backward(lives) {
+	for i, b := range slices.Backward(lives) {
+		if !b.wasReady(t) && b.serves(r, verb) && h.mustKnowStarting(a, lives[:i+1], t) {
+			return true
+		}
+		if !b.wasReady(t) && h.mustHaveForgotten(a, b, t) {
+			continue // what an earlier one served is in force again
+		}
 		if !b.serves(r, verb) {
 			return false // what was known of earlier ones may be replaced by now
 		}
 		if _, known := h.learnt(a, b, t); known {
-			return !h.mayHaveDeparted(lives[len(lives)-1], t)
+			return !h.mayHaveDeparted(lives[i:], t)
 		}
 	}
 	return false
@@ -137,10 +146,19 @@ func (h *history) mustWaitFor(a *span, r resource, verb string, t time.Time) boo
 	return false
 }
 
-// mayHaveDeparted reports whether a member may have left so long ago that its
-// document is dropped.
-func (h *history) mayHaveDeparted(last *span, t time.Time) bool {
-	return !last.stopping.IsZero() && t.After(last.stopping.Add(departureGrace-time.Second))
+// mayHaveDeparted reports whether a member, whose incarnations since its document
+// was known are given, may have been away for so long that this is dropped.
+func (h *history) mayHaveDeparted(lives []*span, t time.Time) bool {
+	for i, b := range lives {
+		back := t
+		if i+1 < len(lives) {
+			back = lives[i+1].shows()
+		}
+		if !b.stopping.IsZero() && back.After(b.stopping.Add(h.grace-time.Second)) {
+			return true
+		}
+	}
+	return false
 }
 
 // mayBelieve reports whether server a may believe at a time that one of a
@@ -151,11 +169,14 @@ func (h *history) mayBelieve(a *span, lives []*span, r resource, verb string, t 
 		if since, _ := h.calmSince(a.id, last.id, t, true); since.After(gone) {
 			gone = since // the news of it was held up
 		}
-		if t.After(gone.Add(departureGrace + recordTTL + learning)) {
+		if t.After(gone.Add(h.grace + recordTTL + learning)) {
 			return false
 		}
 	}
 	for _, b := range slices.Backward(lives) {
+		if !b.wasReady(t) && h.mustHaveForgotten(a, b, t) {
+			continue
+		}
 		if b.serves(r, verb) && (b.to.IsZero() || b.to.Add(recordTTL).After(a.from) || h.heldUp(b)) {
 			return true
 		}
@@ -196,7 +217,7 @@ func (h *history) mayDoubt(a *span, t time.Time) bool {
 	}
 	for id, lives := range h.others(a, t) {
 		last := lives[len(lives)-1]
-		begin := latest(h.listed(a), last.from, last.ready)
+		begin := latest(h.listed(a), last.from, last.claimed, last.ready)
 		// News that were held up, or a record that came back, begin a doubt too.
 		for _, trouble := range h.troubles {
 			if trouble.etcd && trouble.touches(a.id, id) && !trouble.from.After(t) {
@@ -225,13 +246,13 @@ func (h *history) mustDoubt(a *span, r resource, verb string, from, to time.Time
 	}
 	for id, lives := range h.others(a, to) {
 		b := lives[len(lives)-1]
-		if !b.serves(r, verb) || !b.stopping.IsZero() || !b.to.IsZero() || b.ready.IsZero() {
+		if !b.serves(r, verb) || !b.stopping.IsZero() || !b.to.IsZero() || b.claimed.IsZero() || !b.wasReady(from) && !h.mayStart(lives, to) {
 			continue
 		}
 		since, calm := h.calmEtcdSince(a.id, id, to)
 		begin := latest(a.from, b.from)
-		seen := latest(a.from, b.ready).Add(noticing)
-		if calm && !since.After(latest(a.from, b.ready)) && !from.Before(seen) && to.Before(begin.Add(doubtLimit-time.Second-h.spent(a, lives[:len(lives)-1], to))) {
+		seen := latest(a.from, b.claimed).Add(noticing)
+		if calm && !since.After(begin) && !from.Before(seen) && to.Before(begin.Add(doubtLimit-time.Second-h.spent(a, lives[:len(lives)-1], to))) {
 			return true
 		}
 	}

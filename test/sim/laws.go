@@ -27,6 +27,9 @@ func (h *history) judge(o *outcome) error {
 	case o.lost, !a.stopping.IsZero():
 		return nil // the server went, and its client knows nothing
 	}
+	if by := o.header.Get(startingHeader); by != "" {
+		return h.judgeRefusal(a, by, o)
+	}
 	if err := checkForm(o); err != nil {
 		return err
 	}

@@ -105,10 +105,14 @@ func (c client) kubernetes(ctx context.Context) kubernetes.Interface {
 	return clientset
 }
 
-// renewIdentity writes a server's identity lease.
-func (c client) renewIdentity(ctx context.Context, holder string) error {
-	return c.do(ctx, func() error {
+// renewIdentity renews a server's identity lease, or makes it, and returns who
+// holds it: that does not change as long as the lease lives.
+func (c client) renewIdentity(ctx context.Context, holder string) (string, error) {
+	err := c.do(ctx, func() error {
 		now := metav1.NowMicro()
+		if s, found := c.objects[leasesPrefix+c.id]; found {
+			holder = *s.object.(*coordinationv1.Lease).Spec.HolderIdentity
+		}
 		c.put(leasesPrefix+c.id, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: metav1.NamespaceSystem, Name: c.id,
@@ -118,6 +122,7 @@ func (c client) renewIdentity(ctx context.Context, holder string) error {
 		}, 0)
 		return nil
 	})
+	return holder, err
 }
 
 // removeIdentity deletes a server's identity lease.

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type life struct {
 	id      string
 	number  int
 	version int
+	youth   youth
 	world   *world
 	client  client
 	proxy   *peerproxy.Proxy
@@ -34,6 +36,8 @@ type life struct {
 	// when its process is no more, stopping when it stops in good order.
 	stop, leave    context.CancelFunc
 	gone, stopping chan struct{}
+	// isReady is closed when it is ready.
+	isReady chan struct{}
 	// ending is set when its end has begun, by who plays the script.
 	ending bool
 	// over is closed when nothing of it is left.
@@ -47,13 +51,35 @@ type life struct {
 func (l *life) ShuttingDown() <-chan struct{} { return l.stopping }
 
 func (l *life) address() string { return l.world.address(l.id) }
-func (l *life) holder() string  { return fmt.Sprintf("%s_%d", l.id, l.number) }
+
+// advertised is where peers are told to reach it.
+func (l *life) advertised() (ip string, port int32) {
+	ip, text, err := net.SplitHostPort(l.address())
+	if err != nil {
+		panic(err)
+	}
+	number, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		panic(err)
+	}
+	return ip, int32(number)
+}
+
+func (l *life) holder() string { return fmt.Sprintf("%s_%d", l.id, l.number) }
+
+// youth is how a server begins: how long its hooks take to write the identity
+// lease, and how long it is not ready, or that it never is.
+type youth struct {
+	hooks, unready time.Duration
+	never          bool
+}
 
 // start starts a server: its socket is open when it returns, its hooks run.
-func (w *world) start(id string, number, version int) *life {
-	l := &life{id: id, number: number, version: version, world: w, gone: make(chan struct{}), stopping: make(chan struct{}), over: make(chan struct{})}
+func (w *world) start(e event) *life {
+	id := e.server
+	l := &life{id: id, number: e.number, version: e.version, youth: e.youth, world: w, gone: make(chan struct{}), stopping: make(chan struct{}), isReady: make(chan struct{}), over: make(chan struct{})}
 	l.client = client{w.etcd, id, l.gone}
-	l.chain = &chain{serverID: id, ledger: w.ledger, gone: l.gone, version: version}
+	l.chain = &chain{serverID: id, ledger: w.ledger, gone: l.gone, version: e.version}
 	ctx, stop := context.WithCancel(klog.NewContext(w.ctx, klog.LoggerWithValues(klog.FromContext(w.ctx), "server", id)))
 	l.stop = stop
 	if err := l.link(ctx); err != nil {
@@ -71,6 +97,7 @@ func (w *world) start(id string, number, version int) *life {
 
 // link makes the proxy and puts it into the chain.
 func (l *life) link(ctx context.Context) error {
+	ip, port := l.advertised()
 	proxy, err := peerproxy.New(peerproxy.Config{
 		ServerID:            l.id,
 		CAFile:              l.world.pki.caFile,
@@ -82,6 +109,9 @@ func (l *life) link(ctx context.Context) error {
 		Serializer:          codecs,
 		Dial:                l.world.network.dialer(l.id),
 		CustomResources:     owned,
+		AdvertiseIP:         ip,
+		AdvertisePort:       port,
+		Periods:             l.world.periods,
 	})
 	if err != nil {
 		return err
@@ -126,11 +156,23 @@ func (l *life) runProxy(ctx context.Context) {
 	}
 }
 
-// identity keeps the identity lease, as the server's hook does.
+// identity keeps the identity lease, as the server's hook does: it deletes that
+// of the process before, if it can, and makes a new one. One that it could not
+// delete it renews, and leaves its holder as it is.
 func (l *life) identity(ctx context.Context) {
-	for {
-		if err := l.client.renewIdentity(ctx, l.holder()); err != nil {
+	if pause(ctx, l.youth.hooks) != nil {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, longestDeletion)
+	_ = l.client.removeIdentity(bounded)
+	cancel()
+	for first := true; ; first = false {
+		holder, err := l.client.renewIdentity(ctx, l.holder())
+		if err != nil {
 			return
+		}
+		if first && holder == l.holder() {
+			l.world.history.claimed(l)
 		}
 		if pause(ctx, renewal) != nil {
 			return
@@ -140,18 +182,23 @@ func (l *life) identity(ctx context.Context) {
 
 // publish has the record written once the server is ready, and keeps it.
 func (l *life) publish(ctx context.Context) {
+	if pause(ctx, l.youth.unready) != nil {
+		return
+	}
+	ready := l.proxy.Ready()
+	if l.youth.never {
+		ready = nil
+	}
 	select {
-	case <-l.proxy.Ready():
+	case <-ready:
 	case <-ctx.Done():
 		return
 	}
 	l.world.history.ready(l)
-	host, _, err := net.SplitHostPort(l.address())
-	if err != nil {
-		panic(err)
-	}
+	close(l.isReady)
+	ip, port := l.advertised()
 	for {
-		if err := l.record.UpdateLease(l.id, host, []corev1.EndpointPort{{Name: "https", Port: 6443}}); err != nil {
+		if err := l.record.UpdateLease(l.id, ip, []corev1.EndpointPort{{Name: "https", Port: port}}); err != nil {
 			l.world.violate("%s: UpdateLease: %v", l.id, err)
 		}
 		if pause(ctx, renewal) != nil {
@@ -159,6 +206,10 @@ func (l *life) publish(ctx context.Context) {
 		}
 	}
 }
+
+// longestDeletion bounds the deletion of the identity lease of the process
+// before, as the real controller does.
+const longestDeletion = 5 * time.Second
 
 // Bounds of a stop: a second for what the proxy started, two for the own record.
 const (

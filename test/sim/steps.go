@@ -15,9 +15,9 @@ func (w *writer) step() {
 		return
 	}
 	other := pick(w.random, w.ids...)
-	things := 18
+	things := 20
 	if w.calm {
-		things = 7
+		things = 9
 	}
 	switch w.random.IntN(things) {
 	case 0, 1:
@@ -29,18 +29,20 @@ func (w *writer) step() {
 	case 6:
 		w.leave(id)
 	case 7, 8:
-		w.freeze(id)
+		w.crashBeforeReady(id, other)
 	case 9, 10:
+		w.freeze(id)
+	case 11, 12:
 		w.part(id, other)
-	case 11:
+	case 13:
 		w.slow(id, other)
-	case 12, 13:
-		w.lie(id)
 	case 14, 15:
+		w.lie(id)
+	case 16, 17:
 		w.etcd(id)
-	case 16:
+	case 18:
 		w.crashAgainAndAgain(id, other)
-	case 17:
+	case 19:
 		w.loseCustom(id)
 	}
 }
@@ -104,6 +106,67 @@ func (w *writer) crashAgainAndAgain(id, other string) {
 	}
 	w.due = append(w.due, event{at: w.now + at + w.between(time.Second, 40*time.Second), kind: repents, server: id})
 	w.follow(other, ask{verb: "get", resource: nothings[0]}, 30, 4*time.Second)
+}
+
+// crashBeforeReady restarts a server, often with another version, which crashes
+// before it is ready, and again, while clients ask another for what it has.
+func (w *writer) crashBeforeReady(id, other string) {
+	if w.alone(id) || id == other {
+		return
+	}
+	before := w.nodes[id].version
+	w.end(id, crashes)
+	version := pick(w.random, before, 37, 38, 38)
+	var at time.Duration
+	for range 1 + w.random.IntN(3) {
+		at += w.between(500*time.Millisecond, pick(w.random, 3*time.Second, 20*time.Second))
+		w.due = append(w.due, event{at: w.now + at, kind: starts, server: id, version: version, youth: youth{never: true}})
+		at += w.between(time.Second, pick(w.random, 5*time.Second, 30*time.Second))
+		w.due = append(w.due, event{at: w.now + at, kind: crashes, server: id})
+	}
+	w.follow(other, ask{verb: "get", resource: pick(w.random, differing...)}, int(at/time.Second)+30, time.Second)
+	if w.random.IntN(2) == 0 {
+		w.due = append(w.due, event{at: w.now + at + 25*time.Second, kind: starts, server: id, version: pick(w.random, before, version)})
+	}
+}
+
+// settle ends all trouble and has all servers agree.
+func (w *writer) settle() {
+	w.heal()
+	w.pass(learning + 10*time.Second)
+	w.add(event{kind: agreement})
+	w.well = false
+}
+
+// depart has a server leave for good, and all agree when its time is up.
+func (w *writer) depart() {
+	id := pick(w.random, w.ids...)
+	if w.nodes[id].up && !w.alone(id) {
+		w.leave(id)
+		w.nodes[id].number = 0 // heal leaves it alone
+		w.quiet = true
+		w.pass(w.script.periods.WithDefaults().Departed + recordTTL + learning)
+		w.quiet = false
+		w.settle()
+	}
+}
+
+// outlastExclusion has a server die that knew a custom resource, which is then
+// deleted for so long that this alone does not keep it out of documents.
+func (w *writer) outlastExclusion() {
+	id := pick(w.random, w.ids...)
+	if !w.nodes[id].up || w.alone(id) {
+		return
+	}
+	w.loseCustom(id)
+	w.quiet = true
+	w.pass(6 * time.Minute)
+	for _, other := range w.ids {
+		w.follow(other, ask{verb: "list", resource: customResource(definitions[0])}, 3, time.Second)
+	}
+	w.pass(5 * time.Second)
+	w.quiet = false
+	w.settle()
 }
 
 // loseCustom deletes a definition that a server still knew when it went.

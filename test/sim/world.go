@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+
+	"peerproxy.internal/pkg/peerproxy"
 )
 
 // world is a cluster in which a script is played, within a bubble of
@@ -24,6 +26,8 @@ type world struct {
 	history *history
 	// definitionLag is how long after the news of a definition it is served.
 	definitionLag time.Duration
+	// periods are those of all servers.
+	periods peerproxy.Periods
 
 	// lives are the newest incarnations; only who plays the script touches them.
 	lives map[string]*life
@@ -42,7 +46,8 @@ type world struct {
 // laws were broken. With verbose it tells every request, and what servers log.
 func play(t *testing.T, pki *pki, s *script, verbose io.Writer) (trace []string, wrong int) {
 	w := &world{
-		t: t, pki: pki, network: newNetwork(s.latency), etcd: newEtcd(), ledger: newLedger(), history: newHistory(),
+		t: t, pki: pki, network: newNetwork(s.latency), etcd: newEtcd(), ledger: newLedger(), periods: s.periods,
+		history:       newHistory(s.periods.WithDefaults().Departed, s.periods.WithDefaults().Starting),
 		definitionLag: s.definitionLag, lives: map[string]*life{}, lying: map[string]lie{}, began: time.Now(),
 	}
 	logger := klog.Logger{}
@@ -113,6 +118,7 @@ func (w *world) apply(e event) {
 		w.ask(e)
 	case agreement:
 		w.checkAgreement()
+		w.checkShares()
 	case defines, undefines:
 		w.history.define(e.name, e.kind == defines)
 		w.etcd.define(e.name, e.kind == defines)
@@ -180,7 +186,7 @@ func (w *world) begin(e event) {
 		<-last.over
 	}
 	w.network.vanish(e.server, false)
-	l := w.start(e.server, e.number, e.version)
+	l := w.start(e)
 	w.lives[e.server] = l
 }
 

@@ -8,8 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"peerproxy.internal/pkg/snapshot"
 )
 
 // NotServedHeader marks an answer to a forwarded request that says nothing but
@@ -36,9 +34,9 @@ func (x *exchange) judge(res *http.Response) reason {
 		// The peer does not take us for one: the user did authenticate here.
 		return reasonUnauthorized
 	case http.StatusForbidden, http.StatusServiceUnavailable:
-		return x.ifStarting()
+		return x.ifUnready()
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		if r := x.ifStarting(); r != "" {
+		if r := x.ifUnready(); r != "" {
 			return r
 		}
 		if saysNotServed(res.StatusCode, res.Header.Get("Content-Type"), peek(res), x.forwarder.Serializer.SupportedMediaTypes()) {
@@ -59,10 +57,10 @@ func marked(res *http.Response) bool {
 	return false
 }
 
-// ifStarting: what a peer that is not ready yet refuses or does not find says
-// nothing.
-func (x *exchange) ifStarting() reason {
-	if x.peer.State == snapshot.StateStarting {
+// ifUnready: what a peer that is not ready yet refuses or does not find says
+// nothing, even if it was for so long that it counts for unreachable.
+func (x *exchange) ifUnready() reason {
+	if x.peer.Unready {
 		return reasonStarting
 	}
 	return ""

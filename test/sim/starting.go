@@ -1,0 +1,113 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// What must or may be known of a server that is not ready: it takes part from
+// the moment that it can be asked, and leaves nothing behind.
+
+// String describes how a server begins.
+func (y youth) String() string {
+	if y.never {
+		return fmt.Sprintf("never to be ready, its lease after %v", y.hooks)
+	}
+	return fmt.Sprintf("ready after %v, its lease after %v", y.unready, y.hooks)
+}
+
+// wasReady reports whether an incarnation was ready before a time.
+func (s *span) wasReady(t time.Time) bool { return !s.ready.IsZero() && !s.ready.After(t) }
+
+// shows is when an incarnation can be known of.
+func (s *span) shows() time.Time { return latest(s.from, s.claimed) }
+
+// ended is when an incarnation began to end, zero if it did not.
+func (s *span) ended() time.Time {
+	if s.stopping.IsZero() {
+		return s.to
+	}
+	return s.stopping
+}
+
+// mustKnowStarting reports whether server a must know the document of the last
+// of a member's incarnations although it is not ready. It needs mu.
+func (h *history) mustKnowStarting(a *span, lives []*span, t time.Time) bool {
+	b := lives[len(lives)-1]
+	if !b.ended().IsZero() || !h.mayStart(lives, t) {
+		return false
+	}
+	if since, calm := h.calmEtcdSince(a.id, b.id, t); !calm || since.After(b.from) {
+		return false // the record may have ended, and with it all
+	}
+	_, known := h.learntSince(a, b, b.claimed, t)
+	return known
+}
+
+// mayStart reports whether the last of a member's incarnations has certainly not
+// used up the time for which it may take part before it is ready.
+func (h *history) mayStart(lives []*span, t time.Time) bool {
+	var used time.Duration
+	for _, b := range lives {
+		end := t
+		if ended := b.ended(); !ended.IsZero() {
+			end = ended.Add(recordTTL)
+		}
+		if b.wasReady(end) {
+			end = b.ready
+		}
+		used += end.Sub(b.from)
+	}
+	return used < h.beginning-noticing
+}
+
+// forgettingStarting is how long what a server had that was not ready may stay
+// once its record is gone.
+const forgettingStarting = time.Second
+
+// mustHaveForgotten reports whether what an incarnation had that was never ready
+// must be gone from server a. It needs mu.
+func (h *history) mustHaveForgotten(a, b *span, t time.Time) bool {
+	if since, calm := h.calmEtcdSince(a.id, b.id, t); !calm || since.After(b.from.Add(-recordTTL)) && !since.Equal(h.began) {
+		return false // it may have looked ready
+	}
+	if h.mayPassForLast(b) {
+		return false
+	}
+	if ended := b.ended(); !ended.IsZero() && t.After(ended.Add(recordTTL+forgettingStarting)) {
+		return true
+	}
+	return t.After(latest(a.from, b.from).Add(h.beginning + learning))
+}
+
+// mayPassForLast reports whether what an incarnation has may have been read in
+// the name of the one before: the record of that was still there, and the new
+// identity lease was not. It needs mu.
+//
+// No one can tell then that it is not ready, and the library does not correct
+// that afterwards: what it has may stay for as long as its identity lease.
+func (h *history) mayPassForLast(b *span) bool {
+	for _, last := range h.lives[b.id] {
+		if last == b {
+			return false
+		}
+		if last.wasReady(b.from) && last.stopping.IsZero() && b.claimed.After(b.from) && last.to.Add(recordTTL).After(b.from) {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeRefusal judges an answer that is what a server said which was not ready.
+// No client may see it, unless nothing could tell yet that it is not ready. It
+// needs mu.
+func (h *history) judgeRefusal(a *span, by string, o *outcome) error {
+	b := h.at(by, o.to)
+	if b == nil || b.claimed.IsZero() || o.from.Before(b.claimed.Add(noticing)) {
+		return nil
+	}
+	if since, calm := h.calmEtcdSince(a.id, by, o.to); !calm || since.After(b.from) {
+		return nil
+	}
+	return fmt.Errorf("%d of %s, which is not ready", o.code, by)
+}
