@@ -172,7 +172,8 @@ func (m memory) learn(before string, member lease.Member, newest *snapshot.Docum
 	if m.ready = member.Record != nil && !starts; m.ready && !was {
 		m.since = now
 	}
-	if m.ready && was && before != m.incarnation && m.leftOver.IsZero() {
+	if m.ready && before != m.incarnation && m.leftOver.IsZero() && now.Sub(m.since) > recordLife {
+		// A record that is new is this incarnation's, and its lease comes late.
 		m.leftOver = now.Add(recordLife)
 	}
 	trusted := !now.Before(m.leftOver)
