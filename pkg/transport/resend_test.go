@@ -96,6 +96,8 @@ func TestUpgradeHasAConnectionOfItsOwn(t *testing.T) {
 	if _, err := tr.RoundTrip(req); err == nil {
 		t.Error("answered")
 	}
+	// The connection goes before the handler that closed it has returned.
+	peertest.Eventually(t, "both requests were executed", func() bool { return len(peer.Requests()) >= 2 })
 	got := peer.Requests()
 	if len(got) != 2 || peer.Connections() != 2 {
 		t.Errorf("executed %d times over %d connections", len(got)-1, peer.Connections())
