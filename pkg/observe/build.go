@@ -53,8 +53,9 @@ type memory struct {
 	ready       bool
 	since, lost time.Time
 	// leftOver is until when that record may be one that an earlier incarnation
-	// has left, zero if it is not.
-	leftOver time.Time
+	// has left, zero if it is not; generation is the record's that may.
+	leftOver   time.Time
+	generation int64
 	// document is the newest one of a server that was ready.
 	document *snapshot.Document
 	// departed is when the server was first found without record and identity.
@@ -94,7 +95,10 @@ func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, aft
 		m, member, until := known.admit(member, f.Now, limits)
 		soonest(until)
 		m = m.learn(known.incarnation, member, newest, f.Now)
-		soonest(m.leftOver)
+		if !m.leftOver.IsZero() {
+			// That a record was written again raises no flag.
+			soonest(f.Now.Add(time.Second))
+		}
 		unsure, until := m.doubt.use(member.Record != nil && !m.current(newest), m.incarnation, f.Now, limits.Doubt)
 		content.Unsure = content.Unsure || unsure
 		soonest(until)
@@ -174,9 +178,10 @@ func (m memory) learn(before string, member lease.Member, newest *snapshot.Docum
 	}
 	if m.ready && before != m.incarnation && m.leftOver.IsZero() && now.Sub(m.since) > recordLife {
 		// A record that is new is this incarnation's, and its lease comes late.
-		m.leftOver = now.Add(recordLife)
+		m.leftOver, m.generation = now.Add(recordLife), member.Record.Generation
 	}
-	trusted := !now.Before(m.leftOver)
+	written := m.ready && member.Record.Generation != m.generation
+	trusted := !now.Before(m.leftOver) || written
 	if trusted || !m.ready {
 		m.leftOver = time.Time{}
 	}

@@ -24,6 +24,8 @@ type incarnation struct {
 	newest, by       string
 	// early is the incarnation in an early record, that of the lease if empty.
 	early string
+	// written is how often the record was written.
+	written int64
 	// at is when, a second after the step before if 0; checked is when the newest
 	// document was read, then if 0.
 	at, checked time.Duration
@@ -67,6 +69,12 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 			{id: "2", record: true, newest: "new", by: "2", at: time.Minute},
 			{id: "2", record: true, newest: "new", by: "2", at: 2 * time.Minute},
 			{id: "2", newest: "new", by: "2", at: 2*time.Minute + time.Second},
+		}, []string{"old", "new", "new", "new"}},
+		{"a record that is written again is not left over", []incarnation{
+			{id: "1", record: true, written: 1, newest: "old", by: "1"},
+			{id: "2", record: true, written: 7, newest: "new", by: "2", at: time.Minute},
+			{id: "2", record: true, written: 8, newest: "new", by: "2", at: time.Minute + time.Second},
+			{id: "2", newest: "new", by: "2", at: time.Minute + 2*time.Second},
 		}, []string{"old", "new", "new", "new"}},
 		{"a record that shows before its identity lease", []incarnation{
 			{id: "1", record: true, newest: "old", by: "1"},
@@ -121,7 +129,7 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 func (i incarnation) member(now time.Time) lease.Member {
 	b := lease.Member{ServerID: "b", Identity: &lease.Identity{Incarnation: i.id, Expires: now.Add(time.Hour)}}
 	if i.record {
-		b.Record = &lease.Record{Address: "b:1"}
+		b.Record = &lease.Record{Address: "b:1", Generation: i.written}
 	}
 	if i.starting {
 		b.Record.Starting = cmp.Or(i.early, i.id)

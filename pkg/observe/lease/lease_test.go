@@ -90,9 +90,9 @@ func TestReadingAnEarlyRecord(t *testing.T) {
 		want   Record
 		err    string
 	}{
-		{"IPv4", early("a", "192.0.2.1:6443", "a_1"), Record{"192.0.2.1:6443", "a_1"}, ""},
-		{"IPv6", early("a", "[2001:db8::1]:6443", "a_1"), Record{"[2001:db8::1]:6443", "a_1"}, ""},
-		{"the annotations beside an address mean nothing", ready, Record{"192.0.2.1:6443", ""}, ""},
+		{"IPv4", early("a", "192.0.2.1:6443", "a_1"), Record{Address: "192.0.2.1:6443", Starting: "a_1"}, ""},
+		{"IPv6", early("a", "[2001:db8::1]:6443", "a_1"), Record{Address: "[2001:db8::1]:6443", Starting: "a_1"}, ""},
+		{"the annotations beside an address mean nothing", ready, Record{Address: "192.0.2.1:6443"}, ""},
 		{"no incarnation", early("a", "192.0.2.1:6443", ""), Record{}, "no address"},
 		{"no address", early("a", "", "a_1"), Record{}, "no address"},
 		{"no port", early("a", "192.0.2.1", "a_1"), Record{}, "missing port"},
@@ -160,6 +160,11 @@ func followed(t *testing.T) (*records, func() bool) {
 	}
 }
 
+func written(record *corev1.Endpoints, generation int64) *corev1.Endpoints {
+	record.Generation = generation
+	return record
+}
+
 func TestRecordsRaiseTheFlagForNewsAlone(t *testing.T) {
 	r, raised := followed(t)
 	for _, step := range []struct {
@@ -171,11 +176,12 @@ func TestRecordsRaiseTheFlagForNewsAlone(t *testing.T) {
 		{"the first list, even if empty", func() error { return r.Replace(nil, "1") }, true, map[string]Record{}},
 		{"a new record", func() error { return r.Add(stored("a", "192.0.2.1", 1)) }, true, map[string]Record{"a": {Address: "192.0.2.1:1"}}},
 		{"a renewal", func() error { return r.Update(stored("a", "192.0.2.1", 1)) }, false, map[string]Record{"a": {Address: "192.0.2.1:1"}}},
+		{"a renewal that counts", func() error { return r.Update(written(stored("a", "192.0.2.1", 1), 7)) }, false, map[string]Record{"a": {Address: "192.0.2.1:1", Generation: 7}}},
 		{"another address", func() error { return r.Update(stored("a", "192.0.2.2", 1)) }, true, map[string]Record{"a": {Address: "192.0.2.2:1"}}},
 		{"a list that says the same", func() error { return r.Replace([]any{stored("a", "192.0.2.2", 1)}, "2") }, false, map[string]Record{"a": {Address: "192.0.2.2:1"}}},
 		{"an address that turned bad", func() error { return r.Update(stored("a", "0.0.0.0", 1)) }, true, map[string]Record{}},
 		{"a list with a bad record among good ones", func() error { return r.Replace([]any{stored("a", "::", 1), stored("b", "::1", 1)}, "3") }, true, map[string]Record{"b": {Address: "[::1]:1"}}},
-		{"a server that restarts", func() error { return r.Update(early("b", "[::1]:1", "b_2")) }, true, map[string]Record{"b": {"[::1]:1", "b_2"}}},
+		{"a server that restarts", func() error { return r.Update(early("b", "[::1]:1", "b_2")) }, true, map[string]Record{"b": {Address: "[::1]:1", Starting: "b_2"}}},
 		{"and is ready", func() error { return r.Update(stored("b", "::1", 1)) }, true, map[string]Record{"b": {Address: "[::1]:1"}}},
 		{"an expiry", func() error { return r.Delete(stored("b", "::1", 1)) }, true, map[string]Record{}},
 	} {

@@ -40,6 +40,14 @@ type Record struct {
 	// Starting is the incarnation of a server that answers discovery and is not
 	// ready yet; empty for one that is ready.
 	Starting string
+	// Generation changes with each writing, every 10 s. That alone is no news.
+	Generation int64
+}
+
+// same reports whether the records say the same, whenever they were written.
+func (r Record) same(other Record) bool {
+	r.Generation = other.Generation
+	return r == other
 }
 
 // serverIDLabel labels a record with its server's ID; stock records have no
@@ -67,6 +75,7 @@ func recordOf(stored *corev1.Endpoints) (serverID string, record Record, err err
 	}
 	if len(stored.Subsets) == 0 {
 		record, err := earlyRecordOf(stored.Annotations)
+		record.Generation = stored.Generation
 		return serverID, record, err
 	}
 	if len(stored.Subsets[0].Addresses) == 0 || len(stored.Subsets[0].Ports) == 0 {
@@ -76,7 +85,7 @@ func recordOf(stored *corev1.Endpoints) (serverID string, record Record, err err
 	if err := checkAddress(ip, port); err != nil {
 		return serverID, Record{}, err
 	}
-	return serverID, Record{Address: hostPort(ip, port)}, nil
+	return serverID, Record{Address: hostPort(ip, port), Generation: stored.Generation}, nil
 }
 
 var errNoAddress = errors.New("the record has no address")

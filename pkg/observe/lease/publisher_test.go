@@ -94,7 +94,7 @@ func TestAnEarlyRecordIsRenewedUntilTheServerIsReady(t *testing.T) {
 		synctest.Wait()
 		p.PublishStarting("192.0.2.1", 1, "a_1")
 		time.Sleep(time.Minute)
-		early, ready := Record{"192.0.2.1:1", "a_1"}, Record{"192.0.2.1:1", ""}
+		early, ready := Record{Address: "192.0.2.1:1", Starting: "a_1", Generation: 1}, Record{Address: "192.0.2.1:1", Generation: 1}
 		if diff := cmp.Diff([]Record{early, early, early, ready}, backend.records); diff != "" {
 			t.Error(diff)
 		}

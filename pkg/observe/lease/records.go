@@ -60,14 +60,14 @@ func (r *records) Update(obj any) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.useless, id)
-	if old, known := r.byID[id]; known && old == record {
-		return nil // the usual renewal
-	}
 	if r.byID == nil {
 		r.byID = map[string]Record{}
 	}
+	old, known := r.byID[id]
 	r.byID[id] = record
-	r.changed.Raise()
+	if !known || !old.same(record) { // not the usual renewal
+		r.changed.Raise()
+	}
 	return nil
 }
 
@@ -98,11 +98,11 @@ func (r *records) Replace(objs []any, _ string) error {
 		}
 		next[id] = record
 	}
-	if r.synced && maps.Equal(r.byID, next) {
-		return nil
-	}
+	news := !r.synced || !maps.EqualFunc(r.byID, next, Record.same)
 	r.byID, r.synced = next, true
-	r.changed.Raise()
+	if news {
+		r.changed.Raise()
+	}
 	return nil
 }
 
