@@ -145,7 +145,7 @@ func everyone(members []lease.Member, remembered Memory) []lease.Member {
 // the member without the record that a server which starts for too long has.
 // until is when that time ends, zero for a server that does not start.
 func (m memory) admit(member lease.Member, now time.Time, limits Limits) (_ memory, admitted lease.Member, until time.Time) {
-	starts := member.Record != nil && member.Record.Starting != ""
+	starts := member.Starts()
 	switch {
 	case member.Identity != nil:
 		m.incarnation = member.Identity.Incarnation
@@ -171,7 +171,7 @@ func (m memory) learn(before string, member lease.Member, newest *snapshot.Docum
 	case m.lost.IsZero():
 		m.lost = now
 	}
-	starts := member.Record != nil && member.Record.Starting != ""
+	starts := member.Starts()
 	was := m.ready
 	if m.ready = member.Record != nil && !starts; m.ready && !was {
 		m.since = now
@@ -233,7 +233,7 @@ func (m memory) inForce(state snapshot.State, newest *snapshot.Document) *snapsh
 // does not.
 func (m memory) state(member lease.Member, now time.Time, limits Limits) (state snapshot.State, takesPart bool, until time.Time) {
 	switch {
-	case member.Record != nil && member.Record.Starting != "":
+	case member.Starts():
 		return snapshot.StateStarting, true, time.Time{}
 	case member.Record != nil:
 		return snapshot.StateServing, true, time.Time{}

@@ -21,6 +21,9 @@ type Member struct {
 	Record *Record
 }
 
+// Starts reports whether the server has an early record: it is not ready yet.
+func (m Member) Starts() bool { return m.Record != nil && m.Record.Starting != "" }
+
 // Identity is an identity lease.
 type Identity struct {
 	// Incarnation is the lease's holder identity, new at each start of the
