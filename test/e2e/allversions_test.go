@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
 
 	"peerproxy.internal/test/cluster"
@@ -135,15 +134,7 @@ func testAllMappings(t *testing.T, everyone []*cluster.Server) {
 // resource by its name alone, which depends on the order of groups and versions.
 func allMappings(t *testing.T, server *cluster.Server, legacy bool) []string {
 	t.Helper()
-	client, err := discovery.NewDiscoveryClientForConfig(server.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client.UseLegacyDiscovery = legacy
-	groups, err := restmapper.GetAPIGroupResources(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := groupsAt(t, server, legacy)
 	mapper := restmapper.NewDiscoveryRESTMapper(groups)
 	var all []string
 	for _, group := range groups {

@@ -87,21 +87,28 @@ func testSameLegacy(t *testing.T, one, other *cluster.Server) {
 	}
 }
 
+// groupsAt returns what client-go learns of a server by aggregated or by legacy
+// discovery.
+func groupsAt(t *testing.T, server *cluster.Server, legacy bool) []*restmapper.APIGroupResources {
+	t.Helper()
+	client, err := discovery.NewDiscoveryClientForConfig(server.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.UseLegacyDiscovery = legacy
+	groups, err := restmapper.GetAPIGroupResources(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return groups
+}
+
 // testMappings compares the mappings that client-go makes of aggregated and of
 // legacy discovery.
 func testMappings(t *testing.T, server *cluster.Server) {
 	mappings := map[string][]string{}
 	for _, legacy := range []bool{false, true} {
-		client, err := discovery.NewDiscoveryClientForConfig(server.AdminConfig())
-		if err != nil {
-			t.Fatal(err)
-		}
-		client.UseLegacyDiscovery = legacy
-		groups, err := restmapper.GetAPIGroupResources(client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mapper := restmapper.NewDiscoveryRESTMapper(groups)
+		mapper := restmapper.NewDiscoveryRESTMapper(groupsAt(t, server, legacy))
 		var found []string
 		for _, gk := range []schema.GroupKind{{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}, {Group: "batch", Kind: "Job"}, {Group: "apps", Kind: "Deployment"}, {Kind: "Pod"}} {
 			mapping, err := mapper.RESTMapping(gk)
