@@ -63,7 +63,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		return nil, err
 	}
 	if err := c.start(ctx); err != nil {
-		return nil, errors.Join(err, c.Stop()) //nolint:contextcheck // it must clean up though ctx may have ended
+		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }

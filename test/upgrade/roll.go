@@ -77,7 +77,7 @@ func (p Plan) Run(ctx context.Context) (_ *Result, err error) {
 	if r.cluster, err = cluster.Start(ctx, cluster.Config{Dir: p.Dir, Progress: p.Progress}); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.end()) }() //nolint:contextcheck // it must clean up though ctx may have ended
+	defer func() { err = errors.Join(err, r.end()) }()
 	if err := r.startServers(ctx); err != nil {
 		return nil, err
 	}

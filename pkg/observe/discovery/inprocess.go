@@ -31,7 +31,7 @@ var self = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.Sys
 
 // RoundTrip implements http.RoundTripper. The answer is complete when it
 // returns.
-func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) { //nolint:contextcheck // the context in it is the request's
+func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	ended := r.Context().Done()
 	select {
 	case t.idle <- struct{}{}:

@@ -73,7 +73,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { //nolint:contextcheck,nolintlint // it must clean up though ctx may have ended; the linter does not always see it
+	defer func() {
 		if stopErr := c.Stop(); err == nil {
 			err = stopErr
 		}
