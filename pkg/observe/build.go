@@ -48,16 +48,10 @@ type memory struct {
 	incarnation string
 	// unready is whether the last record that it had was an early one.
 	unready bool
-	// ready is whether it had the record of a ready server, since that moment;
+	// served is what it said while it was ready.
+	served served
 	// lost is when it was first found without a record, zero while it has one.
-	ready       bool
-	since, lost time.Time
-	// leftOver is until when that record may be one that an earlier incarnation
-	// has left, zero if it is not; generation is the record's that may.
-	leftOver   time.Time
-	generation int64
-	// document is the newest one of a server that was ready.
-	document *snapshot.Document
+	lost time.Time
 	// departed is when the server was first found without record and identity.
 	departed time.Time
 	// doubt is for how long requests waited for its document, starting for how
@@ -65,16 +59,11 @@ type memory struct {
 	doubt, starting Account
 }
 
-const (
-	// recordLife is how long a record outlives the server that wrote it: its TTL,
-	// and what etcd takes to notice.
-	recordLife = 20 * time.Second
-	// longestUnreachable is how long a server without a record counts for all
-	// that its identity lease tells: whoever may write leases could renew it for
-	// ever, and a server that starts again and again does. It is how long a lease
-	// lives that no one renews.
-	longestUnreachable = time.Hour
-)
+// longestUnreachable is how long a server without a record counts for all that
+// its identity lease tells: whoever may write leases could renew it for ever, and
+// a server that starts again and again does. It is how long a lease lives that
+// no one renews.
+const longestUnreachable = time.Hour
 
 // Build makes the content of a snapshot from the facts. It is pure: equal
 // arguments give equal results, and none is changed. next is when the result
@@ -94,18 +83,18 @@ func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, aft
 		known, newest := before[member.ServerID], f.Documents[member.ServerID]
 		m, member, until := known.admit(member, f.Now, limits)
 		soonest(until)
-		m = m.learn(known.incarnation, member, newest, f.Now)
-		if !m.leftOver.IsZero() {
+		m = m.learn(member, newest, f.Now)
+		if m.served.claim != nil {
 			// That a record was written again raises no flag.
 			soonest(f.Now.Add(time.Second))
 		}
-		unsure, until := m.doubt.use(member.Record != nil && !m.current(newest), m.incarnation, f.Now, limits.Doubt)
+		unsure, until := m.doubt.use(member.Record != nil && !isOf(newest, m.incarnation), m.incarnation, f.Now, limits.Doubt)
 		content.Unsure = content.Unsure || unsure
 		soonest(until)
 		state, takesPart, until := m.state(member, f.Now, limits)
 		soonest(until)
 		if !takesPart {
-			m.document = nil
+			m.served.document = nil
 			if m.doubt.open(f.Now, limits.Doubt) || m.starting.open(f.Now, limits.Starting) {
 				after[member.ServerID] = m
 			}
@@ -149,8 +138,8 @@ func (m memory) admit(member lease.Member, now time.Time, limits Limits) (_ memo
 	switch {
 	case member.Identity != nil:
 		m.incarnation = member.Identity.Incarnation
-	case starts:
-		m.incarnation = member.Record.Starting
+	case member.Record != nil && member.Record.Incarnation != "":
+		m.incarnation = member.Record.Incarnation
 	}
 	if member.Record != nil {
 		m.unready = starts
@@ -163,31 +152,15 @@ func (m memory) admit(member lease.Member, now time.Time, limits Limits) (_ memo
 }
 
 // learn returns the memory with what the leases and the newest document tell
-// now. before is the incarnation that was known until now.
-func (m memory) learn(before string, member lease.Member, newest *snapshot.Document, now time.Time) memory {
+// now.
+func (m memory) learn(member lease.Member, newest *snapshot.Document, now time.Time) memory {
 	switch {
 	case member.Record != nil:
 		m.address, m.lost = member.Record.Address, time.Time{}
 	case m.lost.IsZero():
 		m.lost = now
 	}
-	starts := member.Starts()
-	was := m.ready
-	if m.ready = member.Record != nil && !starts; m.ready && !was {
-		m.since = now
-	}
-	if m.ready && before != m.incarnation && m.leftOver.IsZero() && now.Sub(m.since) > recordLife {
-		// A record that is new is this incarnation's, and its lease comes late.
-		m.leftOver, m.generation = now.Add(recordLife), member.Record.Generation
-	}
-	written := m.ready && member.Record.Generation != m.generation
-	trusted := !now.Before(m.leftOver) || written
-	if trusted || !m.ready {
-		m.leftOver = time.Time{}
-	}
-	if trusted && (m.ready || was && !starts) && m.says(newest) {
-		m.document = newest
-	}
+	m.served = m.served.learn(member.Record, m.incarnation, newest, now)
 	alive := member.Identity != nil && now.Before(m.unreachableUntil(member.Identity))
 	switch {
 	case alive || member.Record != nil:
@@ -206,26 +179,13 @@ func (m memory) unreachableUntil(identity *lease.Identity) time.Time {
 	return identity.Expires
 }
 
-// says reports whether the newest document is what the server says since it is
-// ready. Its incarnation alone does not tell: whoever may write leases could
-// change that all the time.
-func (m memory) says(newest *snapshot.Document) bool {
-	return m.current(newest) || newest != nil && !newest.Checked.Before(m.since)
-}
-
-// current reports whether the newest document is that of the incarnation that
-// runs now.
-func (m memory) current(newest *snapshot.Document) bool {
-	return newest != nil && newest.Incarnation == m.incarnation
-}
-
 // inForce is the document that counts: while the server has a record what it
 // says now, if that is known, else the last that it said when it was ready.
 func (m memory) inForce(state snapshot.State, newest *snapshot.Document) *snapshot.Document {
-	if state == snapshot.StateStarting && m.current(newest) || state == snapshot.StateServing && m.says(newest) {
+	if state == snapshot.StateStarting && isOf(newest, m.incarnation) || state == snapshot.StateServing && m.served.says(newest, m.incarnation) {
 		return newest
 	}
-	return m.document
+	return m.served.document
 }
 
 // state tells how far the member can be relied on and whether it takes part at
@@ -237,7 +197,7 @@ func (m memory) state(member lease.Member, now time.Time, limits Limits) (state 
 		return snapshot.StateStarting, true, time.Time{}
 	case member.Record != nil:
 		return snapshot.StateServing, true, time.Time{}
-	case m.document == nil:
+	case m.served.document == nil:
 		// Featureless, or gone before it could be asked or was ready.
 		return 0, false, time.Time{}
 	case m.departed.IsZero():

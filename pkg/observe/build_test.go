@@ -26,7 +26,7 @@ func member(id, has string) lease.Member {
 		case 'r':
 			m.Record = &lease.Record{Address: id + ":6443"}
 		case 's':
-			m.Record = &lease.Record{Address: id + ":6443", Starting: id + "_1"}
+			m.Record = &lease.Record{Address: id + ":6443", Incarnation: id + "_1", Starting: true}
 		}
 	}
 	return m
@@ -181,7 +181,7 @@ func TestBuildIsPure(t *testing.T) {
 	before := Memory{"b": {address: "b:6443"}}
 	first, memory, next := Build(facts, before, limits)
 	second, memory2, next2 := Build(facts, before, limits)
-	options := cmp.AllowUnexported(memory2["b"], Account{})
+	options := cmp.AllowUnexported(memory2["b"], served{}, Account{})
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Error(diff)
 	}

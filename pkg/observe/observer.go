@@ -48,6 +48,9 @@ type Config struct {
 	Limits Limits
 	// Clock is the source of time.
 	Clock clock.Clock
+	// Random returns a number from 0 up to but not including n. Any goroutine may
+	// call it.
+	Random func(n int) int
 }
 
 // Observer follows the control plane and publishes snapshots of it.
@@ -281,7 +284,7 @@ func oldest(facts Facts, memory Memory) time.Time {
 		oldest = earlier(oldest, document)
 	}
 	for _, m := range memory {
-		oldest = earlier(oldest, m.document)
+		oldest = earlier(oldest, m.served.document)
 	}
 	return oldest
 }
@@ -347,24 +350,26 @@ func (o *Observer) follow(ctx context.Context, peers []*snapshot.Peer) {
 // poll starts a poller for the peer.
 func (o *Observer) poll(ctx context.Context, peer *snapshot.Peer) poller {
 	ctx, stop := context.WithCancel(ctx)
+	began := o.config.Clock.Now()
 	p := &discovery.Poller{
 		Server: discovery.Server{ID: peer.ServerID, Incarnation: peer.Incarnation, Host: peer.Address, Transport: o.config.Peers},
 		Last:   peer.Document,
 		Deliver: func(document *snapshot.Document) {
-			o.deliver(ctx, document)
+			o.deliver(ctx, document, began)
 		},
 		Touched: dirty.New(),
 		Renewed: dirty.New(),
 		Clock:   o.config.Clock,
+		Random:  o.config.Random,
 	}
 	klog.FromContext(ctx).V(2).Info("Following a peer's discovery", "peer", peer.ServerID, "address", peer.Address)
 	o.running.Go(func() { p.Run(ctx) })
 	return poller{Poller: p, address: peer.Address, incarnation: peer.Incarnation, state: peer.State, stop: stop}
 }
 
-// deliver takes in a document, unless its poller was stopped meanwhile: the
-// address may by now be another server's.
-func (o *Observer) deliver(ctx context.Context, document *snapshot.Document) {
+// deliver takes in a document from a poller that began then, unless that was
+// stopped meanwhile: the address may by now be another server's.
+func (o *Observer) deliver(ctx context.Context, document *snapshot.Document, began time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if ctx.Err() != nil {
@@ -372,7 +377,8 @@ func (o *Observer) deliver(ctx context.Context, document *snapshot.Document) {
 	}
 	before := o.documents[document.ServerID]
 	o.documents[document.ServerID] = document
-	if o.expiring || before == nil || before.Incarnation != document.Incarnation || !before.SameContent(document) {
+	first := before == nil || before.Checked.Before(began)
+	if first || o.expiring || before.Incarnation != document.Incarnation || !before.SameContent(document) {
 		o.config.Changed.Raise()
 	}
 }

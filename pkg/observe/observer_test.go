@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -103,6 +104,7 @@ func newObserver(c *cluster) *Observer {
 		Peers:      c,
 		Limits:     limits,
 		Clock:      clock.RealClock{},
+		Random:     rand.IntN,
 	})
 }
 
@@ -254,7 +256,7 @@ func TestADocumentThatCameTooLateIsDropped(t *testing.T) {
 		synctest.Wait()
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
-		o.deliver(ctx, &snapshot.Document{ServerID: "b"})
+		o.deliver(ctx, &snapshot.Document{ServerID: "b"}, time.Now())
 		c.changed.Raise()
 		synctest.Wait()
 		if got := kind(o, "theirs"); got != snapshot.Peers {

@@ -22,8 +22,9 @@ type incarnation struct {
 	id               string
 	record, starting bool
 	newest, by       string
-	// early is the incarnation in an early record, that of the lease if empty.
-	early string
+	// writer is the incarnation that a record names; an early one names that of the
+	// lease if this is empty.
+	writer string
 	// written is how often the record was written.
 	written int64
 	// at is when, a second after the step before if 0; checked is when the newest
@@ -64,18 +65,79 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 			{id: "3", record: true, newest: "new", by: "2", checked: time.Minute, at: time.Minute + 2*time.Second},
 			{id: "3", newest: "new", by: "2", checked: time.Minute, at: time.Minute + 3*time.Second},
 		}, []string{"old", "new", "old", "old", "old"}},
-		{"a record that outlives what a crash can leave is a ready server's", []incarnation{
-			{id: "1", record: true, newest: "old", by: "1"},
-			{id: "2", record: true, newest: "new", by: "2", at: time.Minute},
-			{id: "2", record: true, newest: "new", by: "2", at: 2 * time.Minute},
-			{id: "2", newest: "new", by: "2", at: 2*time.Minute + time.Second},
-		}, []string{"old", "new", "new", "new"}},
 		{"a record that is written again is not left over", []incarnation{
 			{id: "1", record: true, written: 1, newest: "old", by: "1"},
 			{id: "2", record: true, written: 7, newest: "new", by: "2", at: time.Minute},
 			{id: "2", record: true, written: 8, newest: "new", by: "2", at: time.Minute + time.Second},
 			{id: "2", newest: "new", by: "2", at: time.Minute + 2*time.Second},
 		}, []string{"old", "new", "new", "new"}},
+		{"a record left over from a crash, and no lease yet", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "1", record: true, newest: "new", by: "1"},
+			{id: "2", record: true, starting: true, newest: "new", by: "1"},
+			{id: "2", newest: "new", by: "1"},
+		}, []string{"old", "new", "old", "old"}},
+		{"the same, and no lease ever", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "1", record: true, newest: "new", by: "1"},
+			{id: "1", newest: "new", by: "1"},
+		}, []string{"old", "new", "old"}},
+		{"the same, at a server that was back from a freeze", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "1", newest: "old", by: "1"},
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "1", record: true, newest: "new", by: "1"},
+			{id: "1", newest: "new", by: "1"},
+		}, []string{"old", "old", "old", "new", "old"}},
+		{"one that serves something else as it lives", []incarnation{
+			{id: "1", record: true, written: 1, newest: "old", by: "1"},
+			{id: "1", record: true, written: 1, newest: "new", by: "1"},
+			{id: "1", record: true, written: 2, newest: "new", by: "1"},
+			{id: "1", newest: "new", by: "1"},
+		}, []string{"old", "new", "new", "new"}},
+		{"one that serves something else all the time", []incarnation{
+			{id: "1", record: true, written: 1, newest: "old", by: "1"},
+			{id: "1", record: true, written: 1, newest: "second", by: "1"},
+			{id: "1", record: true, written: 2, newest: "third", by: "1"},
+			{id: "1", record: true, written: 3, newest: "fourth", by: "1"},
+			{id: "1", newest: "fourth", by: "1"},
+		}, []string{"old", "second", "third", "fourth", "third"}},
+		{"a claim of an incarnation that the next one does not make", []incarnation{
+			{id: "1", record: true, written: 1, newest: "old", by: "1"},
+			{id: "2", record: true, written: 1, newest: "lost", by: "2"},
+			{id: "3", record: true, written: 2, newest: "new", by: "3"},
+			{id: "3", record: true, written: 2, starting: true, newest: "new", by: "3"},
+			{id: "3", newest: "new", by: "3"},
+		}, []string{"old", "lost", "new", "new", "old"}},
+		{"one that is ready for a moment", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "2", record: true, starting: true, newest: "new", by: "2"},
+			{id: "2", record: true, newest: "new", by: "2", checked: time.Second},
+			{id: "2", record: true, newest: "lost", by: "2"},
+			{id: "3", record: true, starting: true, newest: "lost", by: "2"},
+			{id: "3", newest: "lost", by: "2"},
+		}, []string{"old", "new", "new", "lost", "new", "new"}},
+		{"one whose record names it, over a record left over from a crash", []incarnation{
+			{id: "1", record: true, writer: "1", written: 1, newest: "old", by: "1"},
+			{id: "2", record: true, writer: "1", written: 1, newest: "new", by: "2"},
+			{id: "2", record: true, writer: "2", written: 2, newest: "new", by: "2"},
+			{id: "2", newest: "new", by: "2"},
+		}, []string{"old", "new", "new", "new"}},
+		{"one whose record names it before its document is known", []incarnation{
+			{id: "1", record: true, writer: "1", written: 1, newest: "old", by: "1"},
+			{id: "2", record: true, writer: "2", written: 2, newest: "old", by: "1", checked: time.Millisecond},
+			{id: "2", record: true, writer: "2", written: 2, newest: "new", by: "2"},
+			{id: "2", newest: "new", by: "2"},
+		}, []string{"old", "old", "new", "new"}},
+		{"one whose record names it, crashed and not back", []incarnation{
+			{id: "1", record: true, writer: "1", written: 1, newest: "old", by: "1"},
+			{id: "1", record: true, writer: "1", written: 1, newest: "new", by: "1"},
+			{id: "1", newest: "new", by: "1"},
+		}, []string{"old", "new", "old"}},
+		{"one that is gone as it is first asked", []incarnation{
+			{id: "1", record: true, newest: "lost", by: "0", checked: -time.Second},
+			{id: "1", newest: "new", by: "1"},
+		}, []string{"", "new"}},
 		{"a record that shows before its identity lease", []incarnation{
 			{id: "1", record: true, newest: "old", by: "1"},
 			{id: "1", newest: "old", by: "1", at: time.Minute},
@@ -85,7 +147,7 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 		}, []string{"old", "old", "old", "new", "new"}},
 		{"an early record that shows before its identity lease", []incarnation{
 			{id: "1", record: true, newest: "old", by: "1"},
-			{id: "1", record: true, starting: true, early: "2", newest: "old", by: "1"},
+			{id: "1", record: true, starting: true, writer: "2", newest: "old", by: "1"},
 			{id: "2", record: true, starting: true, newest: "old", by: "1"},
 			{id: "2", newest: "old", by: "1"},
 		}, []string{"old", "old", "old", "old"}},
@@ -129,10 +191,10 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 func (i incarnation) member(now time.Time) lease.Member {
 	b := lease.Member{ServerID: "b", Identity: &lease.Identity{Incarnation: i.id, Expires: now.Add(time.Hour)}}
 	if i.record {
-		b.Record = &lease.Record{Address: "b:1", Generation: i.written}
+		b.Record = &lease.Record{Address: "b:1", Incarnation: i.writer, Generation: i.written}
 	}
 	if i.starting {
-		b.Record.Starting = cmp.Or(i.early, i.id)
+		b.Record.Incarnation, b.Record.Starting = cmp.Or(i.writer, i.id), true
 	}
 	return b
 }
@@ -148,7 +210,7 @@ func (i incarnation) document(now time.Time) *snapshot.Document {
 // force: a resource that was deleted since must not come back with it.
 func TestTheOldestDocumentMayBeOneThatIsOnlyRemembered(t *testing.T) {
 	facts := Facts{Now: start.Add(time.Hour), Documents: map[string]*snapshot.Document{"b": {Checked: start.Add(time.Minute)}}}
-	memory := Memory{"b": {document: &snapshot.Document{Checked: start}}}
+	memory := Memory{"b": {served: served{document: &snapshot.Document{Checked: start}}}}
 	if got := oldest(facts, memory); !got.Equal(start) {
 		t.Errorf("got %v, want %v", got, start)
 	}
@@ -171,7 +233,7 @@ func TestADoubtEndsWithTheRecord(t *testing.T) {
 
 // early makes the record of a member that of a server which starts.
 func early(m lease.Member) lease.Member {
-	m.Record = &lease.Record{Address: m.Record.Address, Starting: m.Identity.Incarnation}
+	m.Record = &lease.Record{Address: m.Record.Address, Incarnation: m.Identity.Incarnation, Starting: true}
 	return m
 }
 

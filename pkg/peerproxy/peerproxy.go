@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -129,6 +130,9 @@ type Config struct {
 	CustomResources func(definition any) []schema.GroupVersionResource
 	// Clock, optional, is the source of time.
 	Clock clock.WithTicker
+	// Random, optional, returns a number from 0 up to but not including n. Any
+	// goroutine may call it. Nil stands for math/rand/v2's IntN.
+	Random func(n int) int
 }
 
 func (c Config) validate() error {
@@ -175,6 +179,9 @@ func New(c Config) (*Proxy, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
+	if c.Random == nil {
+		c.Random = rand.IntN
+	}
 	metrics.Register()
 	peers, err := transport.New(transport.Config{
 		CAFile:   c.CAFile,
@@ -215,6 +222,7 @@ func New(c Config) (*Proxy, error) {
 		Peers:      transport.AsServer(peers),
 		Limits:     c.Periods.limits(),
 		Clock:      c.Clock,
+		Random:     c.Random,
 	})
 	return p, nil
 }
@@ -243,6 +251,7 @@ func (p *Proxy) WrapHandler(next http.Handler) http.Handler {
 			Health:     p.health,
 			Stopping:   p.stopping,
 			Clock:      p.config.Clock,
+			Random:     p.config.Random,
 		},
 		Documents:  document.New(),
 		OpenAPI:    p.openapi,
@@ -297,9 +306,6 @@ func (p *Proxy) Run(ctx context.Context) error {
 // it serves: its readiness may depend on a webhook that, at an older server,
 // looks for what only this one has.
 func (p *Proxy) takePartEarly(ctx context.Context) {
-	if p.config.AdvertiseIP == "" {
-		return
-	}
 	select {
 	case incarnation := <-p.observer.Incarnation():
 		p.record.PublishStarting(p.config.AdvertiseIP, p.config.AdvertisePort, incarnation)

@@ -24,6 +24,7 @@
 // peers' requests. Some scripts go on for so long that what has departed must be
 // gone, and what is deleted is no longer remembered.
 //
-// Goroutines run as they like, and the library spreads its polls at random, so
-// that two runs of a seed may differ by some milliseconds. The events do not.
+// The library's random choices come from the seed, too. But goroutines run as
+// they like, so that two runs of a seed may differ in what happens at the same
+// time. The events do not.
 package sim

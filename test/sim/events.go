@@ -76,6 +76,7 @@ func (e event) String() string {
 
 // script is what happens in one run. It depends on the seed alone.
 type script struct {
+	seed                   uint64
 	latency, definitionLag time.Duration
 	periods                peerproxy.Periods
 	events                 []event
@@ -119,7 +120,7 @@ type node struct {
 func newScript(seed uint64) *script {
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := &writer{
-		random: random, script: &script{}, nodes: map[string]*node{}, ways: map[way]bool{}, defined: map[string]bool{},
+		random: random, script: &script{seed: seed}, nodes: map[string]*node{}, ways: map[way]bool{}, defined: map[string]bool{},
 	}
 	w.script.latency = pick(random, 0, 0, time.Millisecond, 20*time.Millisecond)
 	w.script.definitionLag = pick(random, 0, 10*time.Millisecond, 80*time.Millisecond)

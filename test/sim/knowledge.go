@@ -195,16 +195,18 @@ func (h *history) heldUp(b *span) bool {
 	})
 }
 
-// listed is by when server a has read who is a member. It needs mu.
+// listed is by when server a has read who is a member: as soon as it reaches
+// etcd for the first time. It needs mu.
 func (h *history) listed(a *span) time.Time {
 	listed := a.from
-	for _, t := range h.troubles {
-		if t.etcd && (t.a == "" || t.a == a.id) && t.holds(a.from) {
-			if t.to.IsZero() {
-				return a.from.Add(time.Hour)
-			}
-			listed = latest(listed, t.to)
+	for _, t := range h.troubles { // by when they began
+		if !t.etcd || t.a != "" && t.a != a.id || !t.holds(listed) {
+			continue
 		}
+		if t.to.IsZero() {
+			return a.from.Add(time.Hour)
+		}
+		listed = t.to
 	}
 	return listed
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -67,6 +68,19 @@ func (l *life) advertised() (ip string, port int32) {
 
 func (l *life) holder() string { return fmt.Sprintf("%s_%d", l.id, l.number) }
 
+// random returns the source of the server's random choices.
+func (l *life) random() func(int) int {
+	var seed [32]byte
+	copy(seed[:], fmt.Sprintf("%d %s", l.world.seed, l.holder()))
+	source := rand.New(rand.NewChaCha8(seed))
+	var mu sync.Mutex
+	return func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return source.IntN(n)
+	}
+}
+
 // youth is how a server begins: how long its hooks take to write the identity
 // lease, and how long it is not ready, or that it never is.
 type youth struct {
@@ -112,6 +126,7 @@ func (l *life) link(ctx context.Context) error {
 		AdvertiseIP:         ip,
 		AdvertisePort:       port,
 		Periods:             l.world.periods,
+		Random:              l.random(),
 	})
 	if err != nil {
 		return err

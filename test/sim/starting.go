@@ -71,31 +71,10 @@ func (h *history) mustHaveForgotten(a, b *span, t time.Time) bool {
 	if since, calm := h.calmEtcdSince(a.id, b.id, t); !calm || since.After(b.from.Add(-recordTTL)) && !since.Equal(h.began) {
 		return false // it may have looked ready
 	}
-	if h.mayPassForLast(b) {
-		return false
-	}
 	if ended := b.ended(); !ended.IsZero() && t.After(ended.Add(recordTTL+forgettingStarting)) {
 		return true
 	}
 	return t.After(latest(a.from, b.from).Add(h.beginning + learning))
-}
-
-// mayPassForLast reports whether what an incarnation has may have been read in
-// the name of the one before: the record of that was still there, and the new
-// identity lease was not. It needs mu.
-//
-// No one can tell then that it is not ready, and the library does not correct
-// that afterwards: what it has may stay for as long as its identity lease.
-func (h *history) mayPassForLast(b *span) bool {
-	for _, last := range h.lives[b.id] {
-		if last == b {
-			return false
-		}
-		if last.wasReady(b.from) && last.stopping.IsZero() && b.claimed.After(b.from) && last.to.Add(recordTTL).After(b.from) {
-			return true
-		}
-	}
-	return false
 }
 
 // judgeRefusal judges an answer that is what a server said which was not ready.

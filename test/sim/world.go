@@ -24,6 +24,8 @@ type world struct {
 	etcd    *etcd
 	ledger  *ledger
 	history *history
+	// seed is what the library's random choices come from.
+	seed uint64
 	// definitionLag is how long after the news of a definition it is served.
 	definitionLag time.Duration
 	// periods are those of all servers.
@@ -47,8 +49,8 @@ type world struct {
 func play(t *testing.T, pki *pki, s *script, verbose io.Writer) (trace []string, wrong int) {
 	w := &world{
 		t: t, pki: pki, network: newNetwork(s.latency), etcd: newEtcd(), ledger: newLedger(), periods: s.periods,
-		history:       newHistory(s.periods.WithDefaults().Departed, s.periods.WithDefaults().Starting),
-		definitionLag: s.definitionLag, lives: map[string]*life{}, lying: map[string]lie{}, began: time.Now(),
+		history: newHistory(s.periods.WithDefaults().Departed, s.periods.WithDefaults().Starting),
+		seed:    s.seed, definitionLag: s.definitionLag, lives: map[string]*life{}, lying: map[string]lie{}, began: time.Now(),
 	}
 	logger := klog.Logger{}
 	if verbose != nil {

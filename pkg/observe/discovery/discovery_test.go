@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -193,12 +194,17 @@ func TestPause(t *testing.T) {
 		failures int
 		want     time.Duration
 	}{{0, 10 * time.Second}, {1, 250 * time.Millisecond}, {2, 500 * time.Millisecond}, {6, 8 * time.Second}, {7, 10 * time.Second}, {1000, 10 * time.Second}} {
-		if got := pause(tc.failures, 0.5); got != tc.want {
+		if got := pause(tc.failures); got != tc.want {
 			t.Errorf("after %d failures: %v, want %v", tc.failures, got, tc.want)
 		}
 	}
-	if low, high := pause(0, 0), pause(0, 0.9999); low != 9*time.Second || high >= 11*time.Second || high <= 10*time.Second {
-		t.Errorf("the jitter goes from %v to %v", low, high)
+}
+
+func TestPollsAreSpreadByATenth(t *testing.T) {
+	least := Poller{Random: func(int) int { return 0 }}
+	most := Poller{Random: func(n int) int { return n - 1 }}
+	if low, high := least.spread(10*time.Second), most.spread(10*time.Second); low != 9*time.Second || high != 11*time.Second-1 {
+		t.Errorf("they go from %v to %v", low, high)
 	}
 }
 
@@ -217,6 +223,7 @@ func TestPollerKeepsAskingAndKeepsTheLastGoodDocument(t *testing.T) {
 			}),
 			Deliver: func(*snapshot.Document) { delivered.Add(1) },
 			Clock:   clock.RealClock{},
+			Random:  rand.IntN,
 		}
 		done := make(chan struct{})
 		go func() { p.Run(ctx); close(done) }()
@@ -257,6 +264,7 @@ func TestPollerAsksAgainSoonAfterAnEvent(t *testing.T) {
 			Deliver: func(*snapshot.Document) { asked = append(asked, time.Since(began)) },
 			Touched: dirty.New(),
 			Clock:   clock.RealClock{},
+			Random:  rand.IntN,
 		}
 		done := make(chan struct{})
 		go func() { p.Run(ctx); close(done) }()
@@ -283,7 +291,7 @@ func TestPollerGivesUpOnASilentPeer(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})
-		p := Poller{Server: Server{ID: "b", Host: "b", Transport: silent}, Deliver: func(*snapshot.Document) { t.Error("a document") }, Clock: clock.RealClock{}}
+		p := Poller{Server: Server{ID: "b", Host: "b", Transport: silent}, Deliver: func(*snapshot.Document) { t.Error("a document") }, Clock: clock.RealClock{}, Random: rand.IntN}
 		done := make(chan struct{})
 		go func() { p.Run(ctx); close(done) }()
 		time.Sleep(6 * time.Second)

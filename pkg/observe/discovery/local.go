@@ -43,7 +43,7 @@ func (l *Local) Run(ctx context.Context) {
 			return
 		case <-l.Touched:
 			follow(ctx, l.Clock, l.Touched, rereads, func() { failures = l.read(ctx, failures) })
-		case <-l.Clock.After(pause(failures, 0.5)):
+		case <-l.Clock.After(pause(failures)):
 			failures = l.read(ctx, failures)
 		}
 	}

@@ -3,7 +3,6 @@ package discovery
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -46,6 +45,8 @@ type Poller struct {
 	Renewed dirty.Flag
 	// Clock is the source of time.
 	Clock clock.Clock
+	// Random returns a number from 0 up to but not including n.
+	Random func(n int) int
 
 	incarnation atomic.Pointer[string]
 }
@@ -61,7 +62,7 @@ func (p *Poller) Renew(incarnation string) {
 func (p *Poller) Run(ctx context.Context) {
 	failures := p.poll(ctx, 0)
 	asked := p.Clock.Now()
-	regular := asked.Add(pause(failures, rand.Float64()))
+	regular := asked.Add(p.spread(pause(failures)))
 	var soon []time.Time // after a change
 	for {
 		next := regular
@@ -87,7 +88,7 @@ func (p *Poller) Run(ctx context.Context) {
 		asked = p.Clock.Now()
 		soon = slices.DeleteFunc(soon, func(t time.Time) bool { return !t.After(asked) })
 		failures = p.poll(ctx, failures)
-		regular = p.Clock.Now().Add(pause(failures, rand.Float64()))
+		regular = p.Clock.Now().Add(p.spread(pause(failures)))
 	}
 }
 
@@ -138,14 +139,17 @@ func labelOf(err error) string {
 	return fetchFailed
 }
 
-// pause is how long to wait after that many failures in a row. random, in
-// [0,1), spreads the polls of many servers by a tenth.
-func pause(failures int, random float64) time.Duration {
-	base := pollInterval
+// pause is how long to wait after that many failures in a row.
+func pause(failures int) time.Duration {
 	if failures > 0 && failures < 10 {
-		base = min(firstRetry<<(failures-1), pollInterval)
+		return min(firstRetry<<(failures-1), pollInterval)
 	}
-	return time.Duration(float64(base) * (0.9 + 0.2*random))
+	return pollInterval
+}
+
+// spread makes a pause longer or shorter by up to a tenth: many servers poll.
+func (p *Poller) spread(pause time.Duration) time.Duration {
+	return pause - pause/10 + time.Duration(p.Random(int(pause/5)))
 }
 
 // verbosity shows the first failure, and then one in ten minutes or so, to

@@ -75,8 +75,8 @@ func early(id, address, incarnation string) *corev1.Endpoints {
 	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{
 		Labels: map[string]string{"apiserverIdentity": id},
 		Annotations: map[string]string{
-			"peerproxy.internal/starting-address":     address,
-			"peerproxy.internal/starting-incarnation": incarnation,
+			"peerproxy.internal/starting-address": address,
+			"peerproxy.internal/incarnation":      incarnation,
 		},
 	}}
 }
@@ -90,9 +90,9 @@ func TestReadingAnEarlyRecord(t *testing.T) {
 		want   Record
 		err    string
 	}{
-		{"IPv4", early("a", "192.0.2.1:6443", "a_1"), Record{Address: "192.0.2.1:6443", Starting: "a_1"}, ""},
-		{"IPv6", early("a", "[2001:db8::1]:6443", "a_1"), Record{Address: "[2001:db8::1]:6443", Starting: "a_1"}, ""},
-		{"the annotations beside an address mean nothing", ready, Record{Address: "192.0.2.1:6443"}, ""},
+		{"IPv4", early("a", "192.0.2.1:6443", "a_1"), Record{Address: "192.0.2.1:6443", Incarnation: "a_1", Starting: true}, ""},
+		{"IPv6", early("a", "[2001:db8::1]:6443", "a_1"), Record{Address: "[2001:db8::1]:6443", Incarnation: "a_1", Starting: true}, ""},
+		{"an early address beside that of a ready server means nothing", ready, Record{Address: "192.0.2.1:6443", Incarnation: "a_1"}, ""},
 		{"no incarnation", early("a", "192.0.2.1:6443", ""), Record{}, "no address"},
 		{"no address", early("a", "", "a_1"), Record{}, "no address"},
 		{"no port", early("a", "192.0.2.1", "a_1"), Record{}, "missing port"},
@@ -181,7 +181,7 @@ func TestRecordsRaiseTheFlagForNewsAlone(t *testing.T) {
 		{"a list that says the same", func() error { return r.Replace([]any{stored("a", "192.0.2.2", 1)}, "2") }, false, map[string]Record{"a": {Address: "192.0.2.2:1"}}},
 		{"an address that turned bad", func() error { return r.Update(stored("a", "0.0.0.0", 1)) }, true, map[string]Record{}},
 		{"a list with a bad record among good ones", func() error { return r.Replace([]any{stored("a", "::", 1), stored("b", "::1", 1)}, "3") }, true, map[string]Record{"b": {Address: "[::1]:1"}}},
-		{"a server that restarts", func() error { return r.Update(early("b", "[::1]:1", "b_2")) }, true, map[string]Record{"b": {Address: "[::1]:1", Starting: "b_2"}}},
+		{"a server that restarts", func() error { return r.Update(early("b", "[::1]:1", "b_2")) }, true, map[string]Record{"b": {Address: "[::1]:1", Incarnation: "b_2", Starting: true}}},
 		{"and is ready", func() error { return r.Update(stored("b", "::1", 1)) }, true, map[string]Record{"b": {Address: "[::1]:1"}}},
 		{"an expiry", func() error { return r.Delete(stored("b", "::1", 1)) }, true, map[string]Record{}},
 	} {

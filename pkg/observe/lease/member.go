@@ -22,7 +22,7 @@ type Member struct {
 }
 
 // Starts reports whether the server has an early record: it is not ready yet.
-func (m Member) Starts() bool { return m.Record != nil && m.Record.Starting != "" }
+func (m Member) Starts() bool { return m.Record != nil && m.Record.Starting }
 
 // Identity is an identity lease.
 type Identity struct {
@@ -40,9 +40,12 @@ type Identity struct {
 type Record struct {
 	// Address is the host:port at which the server takes requests of its peers.
 	Address string
-	// Starting is the incarnation of a server that answers discovery and is not
-	// ready yet; empty for one that is ready.
-	Starting string
+	// Incarnation is that of the server that wrote the record, empty if it did not
+	// say so: stock servers don't.
+	Incarnation string
+	// Starting is whether the server answers discovery and is not ready yet. It
+	// has an incarnation then.
+	Starting bool
 	// Generation changes with each writing, every 10 s. That alone is no news.
 	Generation int64
 }
@@ -60,13 +63,15 @@ const serverIDLabel = "apiserverIdentity"
 // portName is the name of a record's port, as stock servers write it.
 const portName = "https"
 
-// The annotations of an early record, that of a server which is not ready yet.
-// It has no subset: to a stock server it is a record without an address, which
-// it passes over. (An address that is "not ready" a stock server would read as
-// ":6443", its own.)
 const (
-	startingAddressAnnotation     = "peerproxy.internal/starting-address"
-	startingIncarnationAnnotation = "peerproxy.internal/starting-incarnation"
+	// incarnationAnnotation names the server that wrote the record. A stock server
+	// that comes after it leaves the annotation there.
+	incarnationAnnotation = "peerproxy.internal/incarnation"
+	// startingAddressAnnotation is the address in an early record, that of a server
+	// which is not ready yet. It has no subset: to a stock server it is a record
+	// without an address, which it passes over. (An address that is "not ready" a
+	// stock server would read as ":6443", its own.)
+	startingAddressAnnotation = "peerproxy.internal/starting-address"
 )
 
 // recordOf reads a record as it is stored. The server ID is returned even
@@ -88,13 +93,13 @@ func recordOf(stored *corev1.Endpoints) (serverID string, record Record, err err
 	if err := checkAddress(ip, port); err != nil {
 		return serverID, Record{}, err
 	}
-	return serverID, Record{Address: hostPort(ip, port), Generation: stored.Generation}, nil
+	return serverID, Record{Address: hostPort(ip, port), Incarnation: stored.Annotations[incarnationAnnotation], Generation: stored.Generation}, nil
 }
 
 var errNoAddress = errors.New("the record has no address")
 
 func earlyRecordOf(annotations map[string]string) (Record, error) {
-	address, incarnation := annotations[startingAddressAnnotation], annotations[startingIncarnationAnnotation]
+	address, incarnation := annotations[startingAddressAnnotation], annotations[incarnationAnnotation]
 	if address == "" || incarnation == "" {
 		return Record{}, errNoAddress
 	}
@@ -109,7 +114,7 @@ func earlyRecordOf(annotations map[string]string) (Record, error) {
 	if err := checkAddress(ip, int32(port)); err != nil {
 		return Record{}, err
 	}
-	return Record{Address: hostPort(ip, int32(port)), Starting: incarnation}, nil
+	return Record{Address: hostPort(ip, int32(port)), Incarnation: incarnation, Starting: true}, nil
 }
 
 func hostPort(ip string, port int32) string { return net.JoinHostPort(ip, strconv.Itoa(int(port))) }

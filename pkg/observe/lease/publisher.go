@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"peerproxy.internal/pkg/observe/dirty"
 )
 
 const (
@@ -39,50 +41,55 @@ type Publisher struct {
 	Clock clock.Clock
 
 	once, removeOnce sync.Once
-	wanted           chan entry
 	removed, ended   chan struct{}
+	// changed is raised when the record is to be written.
+	changed dirty.Flag
+
+	mu     sync.Mutex
+	record entry
 }
 
-// entry is a record that is to be written: an early one if it has an
-// incarnation.
+// entry is a record that is to be written, an early one until the server is
+// ready. It is none without an address.
 type entry struct {
 	ip          string
 	port        int32
 	incarnation string
+	ready       bool
 }
 
 func (p *Publisher) init() {
 	p.once.Do(func() {
-		p.wanted = make(chan entry, 1)
 		p.removed = make(chan struct{})
 		p.ended = make(chan struct{})
+		p.changed = dirty.New()
 	})
 }
 
-// Publish asks for the record to be written, or renewed, by Run. It returns at
-// once: who asks may hold what a shutdown waits for.
+// Publish asks for the record of a ready server to be written, or renewed, by
+// Run. It returns at once: who asks may hold what a shutdown waits for.
 func (p *Publisher) Publish(ip string, port int32) {
-	p.init()
-	select {
-	case <-p.wanted:
-	default:
-	}
-	p.offer(entry{ip: ip, port: port})
+	p.change(func(e *entry) { e.ip, e.port, e.ready = ip, port, true })
 }
 
-// PublishStarting asks for an early record to be written and renewed until
-// Publish is called; after that it does nothing.
+// PublishStarting tells the incarnation, which every record names from then on,
+// and asks for an early record to be written and renewed until Publish is called.
+// Without an address there is no early record.
 func (p *Publisher) PublishStarting(ip string, port int32, incarnation string) {
-	p.init()
-	p.offer(entry{ip: ip, port: port, incarnation: incarnation})
+	p.change(func(e *entry) {
+		e.incarnation = incarnation
+		if !e.ready {
+			e.ip, e.port = ip, port
+		}
+	})
 }
 
-func (p *Publisher) offer(e entry) {
-	select {
-	case p.wanted <- e:
-	default:
-		// Another caller was quicker.
-	}
+func (p *Publisher) change(change func(*entry)) {
+	p.init()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.record)
+	p.changed.Raise()
 }
 
 // Run writes the record whenever that is asked for, until ctx ends or the
@@ -99,24 +106,23 @@ func (p *Publisher) Run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}()
-	var starting entry
 	var renew <-chan time.Time
-	ready := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case e := <-p.wanted:
-			if e.incarnation == "" {
-				ready, renew = true, nil
-				p.publish(ctx, e)
-				continue
-			}
-			starting = e
+		case <-p.changed:
 		case <-renew:
 		}
-		if !ready {
-			p.publish(ctx, starting)
+		p.mu.Lock()
+		record := p.record
+		p.mu.Unlock()
+		if record.ip == "" {
+			continue
+		}
+		p.publish(ctx, record)
+		renew = nil
+		if !record.ready {
 			renew = p.Clock.After(renewInterval)
 		}
 	}
@@ -126,8 +132,8 @@ func (p *Publisher) publish(ctx context.Context, e entry) {
 	bounded, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	var err error
-	if e.incarnation == "" {
-		err = p.Storage.Publish(bounded, p.ServerID, e.ip, e.port)
+	if e.ready {
+		err = p.Storage.Publish(bounded, p.ServerID, e.ip, e.port, e.incarnation)
 	} else {
 		err = p.Storage.PublishStarting(bounded, p.ServerID, e.ip, e.port, e.incarnation)
 	}

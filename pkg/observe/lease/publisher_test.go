@@ -91,11 +91,29 @@ func TestAnEarlyRecordIsRenewedUntilTheServerIsReady(t *testing.T) {
 		p.PublishStarting("192.0.2.1", 1, "a_1")
 		time.Sleep(25 * time.Second)
 		p.Publish("192.0.2.1", 1)
+		time.Sleep(time.Minute)
+		early := Record{Address: "192.0.2.1:1", Incarnation: "a_1", Starting: true, Generation: 1}
+		ready := Record{Address: "192.0.2.1:1", Incarnation: "a_1", Generation: 1}
+		if diff := cmp.Diff([]Record{early, early, early, ready}, backend.records); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestTheRecordNamesTheIncarnationAsSoonAsItIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &writes{}
+		p := publisher(backend)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go p.Run(ctx)
+		p.Publish("192.0.2.1", 1)
 		synctest.Wait()
 		p.PublishStarting("192.0.2.1", 1, "a_1")
-		time.Sleep(time.Minute)
-		early, ready := Record{Address: "192.0.2.1:1", Starting: "a_1", Generation: 1}, Record{Address: "192.0.2.1:1", Generation: 1}
-		if diff := cmp.Diff([]Record{early, early, early, ready}, backend.records); diff != "" {
+		synctest.Wait()
+		before := Record{Address: "192.0.2.1:1", Generation: 1}
+		after := Record{Address: "192.0.2.1:1", Incarnation: "a_1", Generation: 1}
+		if diff := cmp.Diff([]Record{before, after}, backend.records); diff != "" {
 			t.Error(diff)
 		}
 	})

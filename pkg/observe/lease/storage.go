@@ -80,11 +80,14 @@ func (c lenient) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 	return record, kind, nil
 }
 
-// Publish writes the record of a server, or renews it. It must be called again
-// before the TTL of 15 s ends.
-func (s *Storage) Publish(ctx context.Context, serverID, ip string, port int32) error {
+// Publish writes the record of a ready server, or renews it. It must be called
+// again before the TTL of 15 s ends. The incarnation is named if it is known.
+func (s *Storage) Publish(ctx context.Context, serverID, ip string, port int32, incarnation string) error {
 	return s.write(ctx, serverID, ip, port, func(record *corev1.Endpoints) {
 		record.Annotations = nil
+		if incarnation != "" {
+			record.Annotations = map[string]string{incarnationAnnotation: incarnation}
+		}
 		record.Subsets = []corev1.EndpointSubset{{
 			Addresses: []corev1.EndpointAddress{{IP: ip}},
 			Ports:     []corev1.EndpointPort{{Name: portName, Port: port, Protocol: corev1.ProtocolTCP}},
@@ -98,8 +101,8 @@ func (s *Storage) PublishStarting(ctx context.Context, serverID, ip string, port
 	return s.write(ctx, serverID, ip, port, func(record *corev1.Endpoints) {
 		record.Subsets = nil
 		record.Annotations = map[string]string{
-			startingAddressAnnotation:     hostPort(ip, port),
-			startingIncarnationAnnotation: incarnation,
+			startingAddressAnnotation: hostPort(ip, port),
+			incarnationAnnotation:     incarnation,
 		}
 	})
 }
