@@ -180,6 +180,13 @@ func (i *index) isLocal(sources []merge.IndexSource) bool {
 	return len(sources) == 1 && sources[0].Apart == "" && slices.Contains(sources[0].ServerIDs, i.serverID)
 }
 
+// isLeft reports whether a document of these sources is left to the local chain:
+// each member has it as it stands, or none is to take it from another. What some
+// members lack is served alike by all, compressed where a chain would not.
+func (i *index) isLeft(name string, sources []merge.IndexSource) bool {
+	return i.isLocal(sources) && (len(sources[0].ServerIDs) == 1+len(i.states) || !i.listings[i.serverID].gives(name))
+}
+
 // isUnknown reports whether a peer lists the group-version of a document, but
 // its index is not known.
 func (i *index) isUnknown(name string, snap *snapshot.Snapshot) bool {

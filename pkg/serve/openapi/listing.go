@@ -102,6 +102,17 @@ func (l *listing) isCustom(name string) bool {
 	return l.whole[gv].Len() > 0
 }
 
+// gives reports whether other members take the document of that name from this
+// server.
+func (l *listing) gives(name string) bool {
+	at := locate(name)
+	if at.group == nil || at.version == "" {
+		return true
+	}
+	gv := schema.GroupVersion{Group: *at.group, Version: at.version}
+	return l.whole[gv].Len() > 0 && !l.excluded(gv.WithResource("")) && !l.isCustom(name)
+}
+
 // apart names the resources of a document that other members may not bring, or
 // that are not taken from this one.
 func (l *listing) apart(name string) string {

@@ -17,8 +17,8 @@ import (
 	"peerproxy.internal/pkg/snapshot"
 )
 
-// mergedV3 are the documents of OpenAPI v3 that are not this server's own, by
-// their name and hash in the merged index.
+// mergedV3 are the documents of OpenAPI v3 that are not left to the local chain,
+// by their name and hash in the merged index.
 type mergedV3 struct {
 	mu        sync.Mutex
 	documents map[documentKey]*documentV3
@@ -39,7 +39,7 @@ func (x *exchange) serveV3(ctx context.Context) {
 		x.refuse()
 	case found && x.index.custom.Has(x.request.name):
 		x.serveCustom(ctx)
-	case !found, x.index.isLocal(entry.Sources):
+	case !found, x.index.isLeft(x.request.name, entry.Sources):
 		x.local.ServeHTTP(x.w, x.r)
 	default:
 		x.serveMerged(ctx, entry)
@@ -53,12 +53,8 @@ func (x *exchange) serveMerged(ctx context.Context, entry merge.IndexEntry) {
 	d := x.merged.find(documentKey{x.request.name, entry.Hash})
 	if d == nil {
 		sources := x.available(ctx, x.index, x.snap, x.request.name, entry.Sources, patience)
-		switch {
-		case len(sources) == 0:
+		if len(sources) == 0 {
 			x.refuse()
-			return
-		case x.index.isLocal(sources):
-			x.local.ServeHTTP(x.w, x.r)
 			return
 		}
 		d = x.merged.add(x.newDocumentV3(ctx, sources))

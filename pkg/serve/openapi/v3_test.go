@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/handler3"
 
 	"peerproxy.internal/pkg/snapshot"
@@ -32,10 +34,15 @@ func TestDocumentsOfOtherMembers(t *testing.T) {
 		if got := schemas(t, atOld.get(t, at)); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
-		for _, accept := range []string{"", acceptProtobufV3} {
-			one, other := atOld.get(t, at, "Accept", accept), atNew.get(t, at, "Accept", accept)
+		for _, headers := range [][]string{{"Accept", "application/json"}, {"Accept", acceptProtobufV3}, {"Accept-Encoding", "gzip"}, {"Accept", acceptProtobufV3, "Accept-Encoding", "gzip"}} {
+			one, other := atOld.get(t, at, headers...), atNew.get(t, at, headers...)
 			if !bytes.Equal(one.Body.Bytes(), other.Body.Bytes()) {
-				t.Errorf("%s %s: the servers disagree", name, accept)
+				t.Errorf("%s %s: the servers disagree", name, headers)
+			}
+			one.Header().Del("Expires") // it may be another second by now
+			other.Header().Del("Expires")
+			if diff := cmp.Diff(one.Header(), other.Header()); diff != "" {
+				t.Errorf("%s %s: the servers' headers disagree: %s", name, headers, diff)
 			}
 		}
 	}
@@ -43,7 +50,7 @@ func TestDocumentsOfOtherMembers(t *testing.T) {
 
 func TestOwnDocumentsAreTheLocalChains(t *testing.T) {
 	c, _ := twoServers(t)
-	for name, target := range map[string]string{"an own one": pathV3 + "/apis/batch/v1", "what all have": "/openapi/v3/version", "no one's": pathV3 + "/apis/gone/v1", "nothing": prefixV3} {
+	for name, target := range map[string]string{"what all have": "/openapi/v3/version", "no one's": pathV3 + "/apis/gone/v1", "nothing": prefixV3} {
 		c.servers[0].count(target)
 		c.get(t, target)
 		if c.servers[0].count(target) != 1 {
@@ -52,6 +59,19 @@ func TestOwnDocumentsAreTheLocalChains(t *testing.T) {
 	}
 	if len(c.merged.documents) != 0 {
 		t.Error("it is kept, too")
+	}
+}
+
+func TestDocumentsThatNoPeerMayTakeAreTheLocalChains(t *testing.T) {
+	here := newStock("b", "v1 pods p", "crd.io/v1 mine m", "aggregated.io/v1 theirs t")
+	c := newCluster(t, here, newStock("a", "v1 pods p"))
+	c.exclude("crd.io/v1/mine")
+	c.excluded.GroupVersions = map[schema.GroupVersion]time.Time{{Group: "aggregated.io", Version: "v1"}: {}}
+	for _, target := range []string{pathV3 + "/apis/crd.io/v1", pathV3 + "/apis/aggregated.io/v1"} {
+		c.get(t, target)
+		if c.servers[0].count(target) != 1 || len(c.merged.documents) != 0 {
+			t.Errorf("%s is not left to the local chain", target)
+		}
 	}
 }
 
