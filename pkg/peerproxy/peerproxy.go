@@ -22,6 +22,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -116,8 +117,9 @@ type Config struct {
 	RecordStorage storage.Interface
 	// Serializer negotiates the encoding of errors.
 	Serializer runtime.NegotiatedSerializer
-	// AdvertiseIP and AdvertisePort, optional, are where peers reach this server
-	// before it is ready: without them it takes part once it is.
+	// AdvertiseIP and AdvertisePort, optional, are where peers reach this server.
+	// Without them it takes part once it is ready and not before, and another
+	// server's record that leads back to it is found out only as it is used.
 	AdvertiseIP   string
 	AdvertisePort int32
 	// Periods, optional, are the grace periods of other members.
@@ -149,6 +151,15 @@ func (c Config) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// address is where peers reach this server, none if that is not known.
+func (c Config) address() netip.AddrPort {
+	ip, err := netip.ParseAddr(c.AdvertiseIP)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(ip, uint16(c.AdvertisePort))
 }
 
 // Proxy is the mixed version proxy of one server.
@@ -214,7 +225,7 @@ func New(c Config) (*Proxy, error) {
 	p.exclusions = exclusion.NewTracker(exclusion.Config{Grace: exclusionGrace, Changed: changed, Touched: touched, Clock: c.Clock})
 	p.observer = observe.New(observe.Config{
 		ServerID:   c.ServerID,
-		Members:    lease.NewTracker(lease.Config{Client: c.Client, Storage: records, Changed: changed, Clock: c.Clock}),
+		Members:    lease.NewTracker(lease.Config{Client: c.Client, Storage: records, ServerID: c.ServerID, Address: c.address(), Changed: changed, Clock: c.Clock}),
 		Exclusions: p.exclusions,
 		Changed:    changed,
 		Touched:    touched,
