@@ -46,8 +46,6 @@ type memory struct {
 	address string
 	// incarnation is the last one that its leases told.
 	incarnation string
-	// unready is whether the last record that it had was an early one.
-	unready bool
 	// served is what it said while it was ready.
 	served served
 	// lost is when it was first found without a record, zero while it has one.
@@ -106,7 +104,6 @@ func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, aft
 			Incarnation: m.incarnation,
 			State:       state,
 			Address:     m.address,
-			Unready:     m.unready,
 			Document:    m.inForce(state, newest),
 		})
 	}
@@ -140,9 +137,6 @@ func (m memory) admit(member lease.Member, now time.Time, limits Limits) (_ memo
 		m.incarnation = member.Identity.Incarnation
 	case member.Record != nil && member.Record.Incarnation != "":
 		m.incarnation = member.Record.Incarnation
-	}
-	if member.Record != nil {
-		m.unready = starts
 	}
 	granted, until := m.starting.use(starts, m.incarnation, now, limits.Starting)
 	if starts && !granted {

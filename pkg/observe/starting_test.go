@@ -262,35 +262,6 @@ func TestAStartingPeerIsRoutableUntilItsRecordEnds(t *testing.T) {
 	})
 }
 
-func TestAPeerIsUnreadyUntilItHasTheRecordOfAReadyServer(t *testing.T) {
-	ready, starting := at("b", "b:1", "b_1"), early(at("b", "b:1", "b_2"))
-	ready.Identity.Expires, starting.Identity.Expires = start.Add(time.Hour), start.Add(time.Hour)
-	gone := starting
-	gone.Record = nil
-	memory := Memory{}
-	for i, step := range []struct {
-		after  time.Duration
-		member lease.Member
-		state  snapshot.State
-		want   bool
-	}{
-		{0, ready, snapshot.StateServing, false},
-		{time.Second, starting, snapshot.StateStarting, true},
-		{limits.Starting.Longest + time.Second, starting, snapshot.StateUnreachable, true},
-		{limits.Starting.Longest + 2*time.Second, gone, snapshot.StateUnreachable, true},
-		{limits.Starting.Longest + 3*time.Second, ready, snapshot.StateServing, false},
-	} {
-		content, after, _ := Build(Facts{
-			ServerID: "a", Now: start.Add(step.after), Listed: true, Local: documentOf("a"), Members: []lease.Member{step.member},
-			Documents: map[string]*snapshot.Document{"b": {ServerID: "b", Incarnation: "b_1"}},
-		}, memory, limits)
-		memory = after
-		if len(content.Peers) != 1 || content.Peers[0].State != step.state || content.Peers[0].Unready != step.want {
-			t.Errorf("step %d: got %+v, want %v, unready %t", i, content.Peers, step.state, step.want)
-		}
-	}
-}
-
 func TestAPeerThatBecameReadyIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{listed: true, serves: map[string]string{"local": "ours", "b:1": "half"}, members: []lease.Member{early(at("b", "b:1", "b_1"))}}

@@ -47,10 +47,6 @@ type Peer struct {
 	// Address is the host:port of its endpoint record; of the last one known
 	// for a peer without a live record.
 	Address string
-	// Unready is whether its endpoint record, or the last one that it had, is that
-	// of a server which is not ready: whatever its state, what it refuses or does
-	// not find says nothing.
-	Unready bool
 	// Document is what it serves, nil while unknown.
 	Document *Document
 }

@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"peerproxy.internal/pkg/snapshot"
 )
 
 // NotServedHeader marks an answer to a forwarded request that says nothing but
@@ -57,11 +59,12 @@ func marked(res *http.Response) bool {
 	return false
 }
 
-// ifUnready: what a peer that is not ready yet refuses or does not find says
-// nothing, even if it was for so long that it counts for unreachable.
+// ifUnready: what a peer refuses or does not find says nothing unless it has the
+// record of a ready server. One whose record has ended may have started again
+// since, and know neither its roles nor its objects yet.
 func (x *exchange) ifUnready() reason {
-	if x.peer.Unready {
-		return reasonStarting
+	if x.peer.State != snapshot.StateServing {
+		return reasonUnready
 	}
 	return ""
 }

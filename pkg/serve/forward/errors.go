@@ -37,7 +37,7 @@ const (
 	reasonRefused      reason = "refused"
 	reasonNotServed    reason = "not_served"
 	reasonUnauthorized        = reason(transport.ReasonUnauthorized)
-	reasonStarting     reason = "starting"
+	reasonUnready      reason = "unready"
 	reasonShutdown     reason = "shutdown"
 	// reasonNotKept stands behind another reason: there is a candidate left, and
 	// no body for it.

@@ -275,7 +275,7 @@ func TestMayGoOn(t *testing.T) {
 		{reasonRefused, true, true},
 		{reasonNotServed, true, true},
 		{reasonUnauthorized, true, true},
-		{reasonStarting, true, true},
+		{reasonUnready, true, true},
 		{reason(transport.ReasonNotSent), true, true},
 		{reasonLost, true, false},
 		{reasonBadRequest, false, false},

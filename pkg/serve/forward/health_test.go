@@ -175,7 +175,7 @@ func TestWhatIsHeldAgainstThePeer(t *testing.T) {
 	lost, unreachable := io.ErrUnexpectedEOF, &transport.ConnectError{Reason: transport.ReasonDial, Err: errors.New("refused")}
 	own := []reason{
 		reasonClientGone, reasonClientBody, reasonDeadline, reasonShutdown, reasonBadRequest,
-		reasonNotKept, reasonRefused, reasonNotServed, reasonUnauthorized, reasonStarting,
+		reasonNotKept, reasonRefused, reasonNotServed, reasonUnauthorized, reasonUnready,
 	}
 	for _, reason := range own {
 		for _, err := range []error{nil, lost, unreachable} {
