@@ -44,8 +44,11 @@ type Memory map[string]memory
 type memory struct {
 	// address is where the server was last reachable.
 	address string
-	// incarnation is the last one that its leases told.
-	incarnation string
+	// incarnation is the one that runs, told since that moment: the last that its
+	// identity lease or its record named. Those named holder and writer last.
+	incarnation    string
+	told           time.Time
+	holder, writer string
 	// served is what it said while it was ready.
 	served served
 	// lost is when it was first found without a record, zero while it has one.
@@ -81,10 +84,9 @@ func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, aft
 		known, newest := before[member.ServerID], f.Documents[member.ServerID]
 		m, member, until := known.admit(member, f.Now, limits)
 		soonest(until)
-		m = m.learn(member, newest, f.Now)
+		m = m.learn(member, newest, f.Now, limits)
 		if m.served.claim != nil {
-			// That a record was written again raises no flag.
-			soonest(f.Now.Add(time.Second))
+			soonest(f.Now.Add(recheck))
 		}
 		unsure, until := m.doubt.use(member.Record != nil && !isOf(newest, m.incarnation), m.incarnation, f.Now, limits.Doubt)
 		content.Unsure = content.Unsure || unsure
@@ -104,6 +106,7 @@ func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, aft
 			Incarnation: m.incarnation,
 			State:       state,
 			Address:     m.address,
+			Unready:     state != snapshot.StateServing && !isOf(m.served.document, m.incarnation),
 			Document:    m.inForce(state, newest),
 		})
 	}
@@ -132,12 +135,7 @@ func everyone(members []lease.Member, remembered Memory) []lease.Member {
 // until is when that time ends, zero for a server that does not start.
 func (m memory) admit(member lease.Member, now time.Time, limits Limits) (_ memory, admitted lease.Member, until time.Time) {
 	starts := member.Starts()
-	switch {
-	case member.Identity != nil:
-		m.incarnation = member.Identity.Incarnation
-	case member.Record != nil && member.Record.Incarnation != "":
-		m.incarnation = member.Record.Incarnation
-	}
+	m = m.identify(member, now)
 	granted, until := m.starting.use(starts, m.incarnation, now, limits.Starting)
 	if starts && !granted {
 		member.Record = nil
@@ -145,17 +143,39 @@ func (m memory) admit(member lease.Member, now time.Time, limits Limits) (_ memo
 	return m, member, until
 }
 
+// identify returns the memory with the incarnation that runs now. Of lease and
+// record the one that has changed tells it: the other is still the earlier one's.
+func (m memory) identify(member lease.Member, now time.Time) memory {
+	was, holder, writer := m.incarnation, m.holder, m.writer
+	if member.Record != nil {
+		m.writer = member.Record.Incarnation
+	}
+	if member.Identity != nil {
+		m.holder = member.Identity.Incarnation
+	}
+	if m.writer != "" && m.writer != writer {
+		m.incarnation = m.writer
+	}
+	if m.holder != holder {
+		m.incarnation = m.holder
+	}
+	if m.incarnation != was {
+		m.told = now
+	}
+	return m
+}
+
 // learn returns the memory with what the leases and the newest document tell
 // now.
-func (m memory) learn(member lease.Member, newest *snapshot.Document, now time.Time) memory {
+func (m memory) learn(member lease.Member, newest *snapshot.Document, now time.Time, limits Limits) memory {
 	switch {
 	case member.Record != nil:
 		m.address, m.lost = member.Record.Address, time.Time{}
 	case m.lost.IsZero():
 		m.lost = now
 	}
-	m.served = m.served.learn(member.Record, m.incarnation, newest, now)
-	alive := member.Identity != nil && now.Before(m.unreachableUntil(member.Identity))
+	m.served = m.served.learn(member.Record, newest, now)
+	alive := member.Identity != nil && now.Before(m.unreachableUntil(member.Identity, limits))
 	switch {
 	case alive || member.Record != nil:
 		m.departed = time.Time{}
@@ -165,12 +185,21 @@ func (m memory) learn(member lease.Member, newest *snapshot.Document, now time.T
 	return m
 }
 
-// unreachableUntil is when the server has departed if no record shows.
-func (m memory) unreachableUntil(identity *lease.Identity) time.Time {
-	if bound := m.lost.Add(longestUnreachable); bound.Before(identity.Expires) {
-		return bound
+// unreachableUntil is when the server has departed if no record shows. One that
+// is another than the one whose document is kept has until then to be ready: it
+// may never publish a record, with the feature off or of an older release.
+func (m memory) unreachableUntil(identity *lease.Identity, limits Limits) time.Time {
+	until := identity.Expires
+	bounds := []time.Time{m.lost.Add(longestUnreachable)}
+	if !isOf(m.served.document, m.incarnation) {
+		bounds = append(bounds, m.told.Add(limits.Starting.Longest))
 	}
-	return identity.Expires
+	for _, bound := range bounds {
+		if bound.Before(until) {
+			until = bound
+		}
+	}
+	return until
 }
 
 // inForce is the document that counts: while the server has a record what it
@@ -195,7 +224,7 @@ func (m memory) state(member lease.Member, now time.Time, limits Limits) (state 
 		// Featureless, or gone before it could be asked or was ready.
 		return 0, false, time.Time{}
 	case m.departed.IsZero():
-		return snapshot.StateUnreachable, true, m.unreachableUntil(member.Identity)
+		return snapshot.StateUnreachable, true, m.unreachableUntil(member.Identity, limits)
 	}
 	until = m.departed.Add(limits.DepartureGrace)
 	return snapshot.StateDeparted, now.Before(until), until

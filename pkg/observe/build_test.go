@@ -32,8 +32,14 @@ func member(id, has string) lease.Member {
 	return m
 }
 
+// again is the member after a restart.
+func again(m lease.Member) lease.Member {
+	m.Identity.Incarnation = m.ServerID + "_2"
+	return m
+}
+
 func documentOf(id string) *snapshot.Document {
-	return &snapshot.Document{ServerID: id, Incarnation: id + "_1"}
+	return &snapshot.Document{ServerID: id, Incarnation: id + "_1", Checked: start}
 }
 
 // story is a row of moments, each built upon the memory of the one before.
@@ -77,6 +83,13 @@ func TestBuildFollowsAMemberThroughItsLife(t *testing.T) {
 			{at: time.Minute, documents: []string{"b"}, state: "Departed", next: 11 * time.Minute},
 			{at: 5 * time.Minute, documents: []string{"b"}, state: "Departed", next: 11 * time.Minute},
 			{at: 11 * time.Minute, documents: []string{"b"}},
+		}},
+		{"a restart without a record makes it departed after the time in which servers start", []moment{
+			{members: []lease.Member{member("b", "ir")}, documents: []string{"b"}, state: "Serving"},
+			{at: time.Minute, documents: []string{"b"}, state: "Departed", next: 11 * time.Minute},
+			{at: 2 * time.Minute, members: []lease.Member{again(member("b", "i"))}, documents: []string{"b"}, state: "Unreachable", next: 7 * time.Minute},
+			{at: 7 * time.Minute, members: []lease.Member{again(member("b", "i"))}, documents: []string{"b"}, state: "Departed", next: 17 * time.Minute},
+			{at: 17 * time.Minute, members: []lease.Member{again(member("b", "i"))}, documents: []string{"b"}},
 		}},
 		{"its return ends the departure", []moment{
 			{members: []lease.Member{member("b", "ir")}, documents: []string{"b"}, state: "Serving"},

@@ -11,37 +11,51 @@ import (
 // record.
 //
 // A record outlives the server that wrote it, and by then another version may
-// answer at its address. So what a server says first under a record is believed,
-// or as the one that the record names, but what differs from it only once the
-// record is written again: a server that is not ready writes none.
+// answer at its address, which is not ready. So the first document under a
+// record is believed, and one that differs from it once the record has been
+// written again: no one but a ready server writes the record of one. A record
+// that names its writer speaks for that one alone.
 type served struct {
-	// since is when the record came, zero without the record of a ready server.
+	// since is when the record of a ready server came, zero without one.
 	since time.Time
-	// document is the newest one that is believed, heard whether it came under
-	// this record.
+	// document is the newest one that is believed.
 	document *snapshot.Document
-	heard    bool
 	// claim is a newer one that is not believed yet, nil without one; generation
-	// is what the record had when it came.
+	// is the record's when it came.
 	claim      *snapshot.Document
 	generation int64
 }
 
-// learn returns what is served by a server of that incarnation, given its record,
-// nil without one, and the newest document.
-func (s served) learn(record *lease.Record, incarnation string, newest *snapshot.Document, now time.Time) served {
-	starts := record != nil && record.Starting
-	ready := record != nil && !starts
-	if ready && s.since.IsZero() {
+const (
+	// rewritings are how often a record has to be written for a claim to be
+	// believed. One may be the dead server's last, of which the news is late.
+	rewritings = 2
+	// recheck is how often that is looked for: a writing raises no flag.
+	recheck = 5 * time.Second
+)
+
+// learn returns what the server serves, given its record, nil without one, and
+// the newest document.
+func (s served) learn(record *lease.Record, newest *snapshot.Document, now time.Time) served {
+	if record == nil || record.Starting {
+		return served{document: s.document}
+	}
+	if s.since.IsZero() {
 		s.since = now
 	}
-	if !s.since.IsZero() && !starts && s.says(newest, incarnation) {
-		s = s.hear(newest, record)
+	if newest == nil || !s.speaksFor(record, newest) {
+		return s
 	}
-	if !ready {
-		s = served{document: s.document}
+	return s.hear(record, newest)
+}
+
+// speaksFor reports whether a document is of the server that wrote the record,
+// as far as the record tells.
+func (s served) speaksFor(record *lease.Record, newest *snapshot.Document) bool {
+	if record.Incarnation != "" {
+		return newest.Incarnation == record.Incarnation
 	}
-	return s
+	return !newest.Checked.Before(s.since)
 }
 
 // says reports whether the newest document is what the server says since it is
@@ -51,26 +65,30 @@ func (s served) says(newest *snapshot.Document, incarnation string) bool {
 	return isOf(newest, incarnation) || newest != nil && !newest.Checked.Before(s.since)
 }
 
+// hear takes in what the server says under its record.
+func (s served) hear(record *lease.Record, newest *snapshot.Document) served {
+	switch {
+	case s.isFirst(record), newest.SameContent(s.document):
+		s.document, s.claim = newest, nil
+	case s.claim == nil, newest.Incarnation != s.claim.Incarnation && !newest.SameContent(s.claim), record.Generation < s.generation:
+		s.claim, s.generation = newest, record.Generation
+	case record.Generation >= s.generation+rewritings:
+		s.document, s.claim = s.claim, nil
+		return s.hear(record, newest)
+	}
+	return s
+}
+
+// isFirst reports whether nothing is believed yet of the server that wrote the
+// record, as far as the record tells.
+func (s served) isFirst(record *lease.Record) bool {
+	if record.Incarnation != "" {
+		return !isOf(s.document, record.Incarnation)
+	}
+	return s.document == nil || s.document.Checked.Before(s.since)
+}
+
 // isOf reports whether a document is that of an incarnation.
 func isOf(document *snapshot.Document, incarnation string) bool {
 	return document != nil && document.Incarnation == incarnation
-}
-
-// hear takes in what the server says; record is nil if it has just ended.
-func (s served) hear(newest *snapshot.Document, record *lease.Record) served {
-	switch {
-	case !s.heard, newest.SameContent(s.document):
-		// One that was believed before the record came is not heard under it.
-		s.heard = s.heard || !isOf(s.document, newest.Incarnation) || !newest.Checked.Before(s.since)
-		s.document, s.claim = newest, nil
-	case record == nil:
-	case isOf(newest, record.Incarnation) && !isOf(s.document, record.Incarnation):
-		s.document, s.claim = newest, nil
-	case s.claim == nil, s.claim.Incarnation != newest.Incarnation:
-		s.claim, s.generation = newest, record.Generation
-	case record.Generation != s.generation:
-		s.document, s.claim = s.claim, nil
-		return s.hear(newest, record)
-	}
-	return s
 }

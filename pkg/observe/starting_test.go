@@ -68,9 +68,15 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 		{"a record that is written again is not left over", []incarnation{
 			{id: "1", record: true, written: 1, newest: "old", by: "1"},
 			{id: "2", record: true, written: 7, newest: "new", by: "2", at: time.Minute},
-			{id: "2", record: true, written: 8, newest: "new", by: "2", at: time.Minute + time.Second},
+			{id: "2", record: true, written: 9, newest: "new", by: "2", at: time.Minute + time.Second},
 			{id: "2", newest: "new", by: "2", at: time.Minute + 2*time.Second},
 		}, []string{"old", "new", "new", "new"}},
+		{"a record of which the dead server's last writing shows late", []incarnation{
+			{id: "1", record: true, written: 6, newest: "old", by: "1"},
+			{id: "1", record: true, written: 6, newest: "new", by: "1"},
+			{id: "1", record: true, written: 7, newest: "new", by: "1"},
+			{id: "2", newest: "new", by: "1"},
+		}, []string{"old", "new", "new", "old"}},
 		{"a record left over from a crash, and no lease yet", []incarnation{
 			{id: "1", record: true, newest: "old", by: "1"},
 			{id: "1", record: true, newest: "new", by: "1"},
@@ -92,28 +98,42 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 		{"one that serves something else as it lives", []incarnation{
 			{id: "1", record: true, written: 1, newest: "old", by: "1"},
 			{id: "1", record: true, written: 1, newest: "new", by: "1"},
-			{id: "1", record: true, written: 2, newest: "new", by: "1"},
+			{id: "1", record: true, written: 3, newest: "new", by: "1"},
 			{id: "1", newest: "new", by: "1"},
 		}, []string{"old", "new", "new", "new"}},
 		{"one that serves something else all the time", []incarnation{
 			{id: "1", record: true, written: 1, newest: "old", by: "1"},
 			{id: "1", record: true, written: 1, newest: "second", by: "1"},
-			{id: "1", record: true, written: 2, newest: "third", by: "1"},
-			{id: "1", record: true, written: 3, newest: "fourth", by: "1"},
+			{id: "1", record: true, written: 3, newest: "third", by: "1"},
+			{id: "1", record: true, written: 5, newest: "fourth", by: "1"},
 			{id: "1", newest: "fourth", by: "1"},
 		}, []string{"old", "second", "third", "fourth", "third"}},
+		{"one whose record begins anew, and counts from one again", []incarnation{
+			{id: "1", record: true, written: 57, newest: "old", by: "1"},
+			{id: "1", record: true, written: 57, newest: "new", by: "1"},
+			{id: "1", record: true, written: 1, newest: "new", by: "1"},
+			{id: "1", record: true, written: 3, newest: "new", by: "1"},
+			{id: "1", newest: "new", by: "1"},
+		}, []string{"old", "new", "new", "new", "new"}},
+		{"one whose lease is given to someone else all the time", []incarnation{
+			{id: "1", record: true, written: 1, newest: "old", by: "1"},
+			{id: "1", record: true, written: 1, newest: "new", by: "1"},
+			{id: "2", record: true, written: 2, newest: "new", by: "2"},
+			{id: "3", record: true, written: 3, newest: "new", by: "3"},
+			{id: "3", newest: "new", by: "3"},
+		}, []string{"old", "new", "new", "new", "new"}},
 		{"a claim of an incarnation that the next one does not make", []incarnation{
 			{id: "1", record: true, written: 1, newest: "old", by: "1"},
 			{id: "2", record: true, written: 1, newest: "lost", by: "2"},
-			{id: "3", record: true, written: 2, newest: "new", by: "3"},
-			{id: "3", record: true, written: 2, starting: true, newest: "new", by: "3"},
+			{id: "3", record: true, written: 3, newest: "new", by: "3"},
+			{id: "3", record: true, written: 3, starting: true, newest: "new", by: "3"},
 			{id: "3", newest: "new", by: "3"},
 		}, []string{"old", "lost", "new", "new", "old"}},
 		{"one that is ready for a moment", []incarnation{
 			{id: "1", record: true, newest: "old", by: "1"},
 			{id: "2", record: true, starting: true, newest: "new", by: "2"},
-			{id: "2", record: true, newest: "new", by: "2", checked: time.Second},
-			{id: "2", record: true, newest: "lost", by: "2"},
+			{id: "2", record: true, writer: "2", newest: "new", by: "2", checked: time.Second},
+			{id: "2", record: true, writer: "2", newest: "lost", by: "2"},
 			{id: "3", record: true, starting: true, newest: "lost", by: "2"},
 			{id: "3", newest: "lost", by: "2"},
 		}, []string{"old", "new", "new", "lost", "new", "new"}},
@@ -134,10 +154,23 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 			{id: "1", record: true, writer: "1", written: 1, newest: "new", by: "1"},
 			{id: "1", newest: "new", by: "1"},
 		}, []string{"old", "new", "old"}},
-		{"one that is gone as it is first asked", []incarnation{
-			{id: "1", record: true, newest: "lost", by: "0", checked: -time.Second},
-			{id: "1", newest: "new", by: "1"},
-		}, []string{"", "new"}},
+		{"one whose record names it, and that is found as another answers", []incarnation{
+			{id: "2", record: true, writer: "1", newest: "new", by: "2"},
+			{id: "2", newest: "new", by: "2"},
+		}, []string{"new", ""}},
+		{"one whose record names it before its lease does, after one that was not ready", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "2", record: true, starting: true, newest: "new", by: "2"},
+			{id: "2", record: true, writer: "3", newest: "new", by: "2", checked: time.Second},
+			{id: "2", record: true, writer: "3", newest: "third", by: "3"},
+			{id: "2", newest: "third", by: "3"},
+		}, []string{"old", "new", "old", "third", "third"}},
+		{"an early record, and then that of a server which names no one", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "2", record: true, starting: true, newest: "new", by: "2"},
+			{id: "2", record: true, newest: "new", by: "2", checked: time.Second},
+			{id: "2", newest: "new", by: "2", checked: time.Second},
+		}, []string{"old", "new", "new", "old"}},
 		{"a record that shows before its identity lease", []incarnation{
 			{id: "1", record: true, newest: "old", by: "1"},
 			{id: "1", newest: "old", by: "1", at: time.Minute},
@@ -170,11 +203,7 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			memory := Memory{}
 			for i, step := range tc.steps {
-				now := start.Add(cmp.Or(step.at, time.Duration(i)*time.Second))
-				content, after, _ := Build(Facts{
-					ServerID: "a", Now: now, Listed: true, Local: documentOf("a"),
-					Members: []lease.Member{step.member(now)}, Documents: map[string]*snapshot.Document{"b": step.document(now)},
-				}, memory, limits)
+				content, after := step.build(i, memory)
 				memory = after
 				got := ""
 				if len(content.Peers) > 0 && content.Peers[0].Document != nil {
@@ -186,6 +215,16 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 			}
 		})
 	}
+}
+
+// build takes the step of that number.
+func (i incarnation) build(number int, memory Memory) (snapshot.Content, Memory) {
+	now := start.Add(cmp.Or(i.at, time.Duration(number)*time.Second))
+	content, after, _ := Build(Facts{
+		ServerID: "a", Now: now, Listed: true, Local: documentOf("a"),
+		Members: []lease.Member{i.member(now)}, Documents: map[string]*snapshot.Document{"b": i.document(now)},
+	}, memory, limits)
+	return content, after
 }
 
 func (i incarnation) member(now time.Time) lease.Member {
@@ -260,6 +299,38 @@ func TestAStartingPeerIsRoutableUntilItsRecordEnds(t *testing.T) {
 			t.Errorf("after its crash: new is %v, old is %v", kind(o, "new"), kind(o, "old"))
 		}
 	})
+}
+
+func TestWhatAPeerThatIsNotReadyRefusesSaysNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		steps []incarnation
+		want  []bool
+	}{
+		{"one that starts, for too long, and is ready", []incarnation{
+			{id: "1", record: true, writer: "1", newest: "old", by: "1"},
+			{id: "2", record: true, starting: true, newest: "new", by: "2"},
+			{id: "2", record: true, starting: true, newest: "new", by: "2", at: limits.Starting.Longest + time.Second},
+			{id: "2", record: true, writer: "2", newest: "new", by: "2", at: limits.Starting.Longest + 2*time.Second},
+		}, []bool{false, true, true, false}},
+		{"one that is out of reach, and starts again without a record", []incarnation{
+			{id: "1", record: true, newest: "old", by: "1"},
+			{id: "1", newest: "old", by: "1"},
+			{id: "2", newest: "old", by: "1"},
+			{id: "2", record: true, newest: "old", by: "2"},
+		}, []bool{false, false, true, false}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			memory := Memory{}
+			for i, step := range tc.steps {
+				content, after := step.build(i, memory)
+				memory = after
+				if len(content.Peers) != 1 || content.Peers[0].Unready != tc.want[i] {
+					t.Errorf("step %d: got %+v, want unready %t", i, content.Peers, tc.want[i])
+				}
+			}
+		})
+	}
 }
 
 func TestAPeerThatBecameReadyIsAskedAgain(t *testing.T) {

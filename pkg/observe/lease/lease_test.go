@@ -76,8 +76,9 @@ func early(id, address, incarnation string) *corev1.Endpoints {
 	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{
 		Labels: map[string]string{"apiserverIdentity": id},
 		Annotations: map[string]string{
-			"peerproxy.internal/starting-address": address,
-			"peerproxy.internal/incarnation":      incarnation,
+			"peerproxy.internal/starting-address":       address,
+			"peerproxy.internal/incarnation":            incarnation,
+			"peerproxy.internal/incarnation-generation": "0",
 		},
 	}}
 }
@@ -85,12 +86,14 @@ func early(id, address, incarnation string) *corev1.Endpoints {
 func TestReadingAnEarlyRecord(t *testing.T) {
 	ready := early("a", "192.0.2.9:1", "a_1")
 	ready.Subsets = stored("a", "192.0.2.1", 6443).Subsets
+	taken := written(ready.DeepCopy(), 1)
 	for _, tc := range []struct {
 		name   string
 		stored *corev1.Endpoints
 		want   Record
 		err    string
 	}{
+		{"annotations that a stock server has left there", taken, Record{Address: "192.0.2.1:6443", Generation: 1}, ""},
 		{"IPv4", early("a", "192.0.2.1:6443", "a_1"), Record{Address: "192.0.2.1:6443", Incarnation: "a_1", Starting: true}, ""},
 		{"IPv6", early("a", "[2001:db8::1]:6443", "a_1"), Record{Address: "[2001:db8::1]:6443", Incarnation: "a_1", Starting: true}, ""},
 		{"an early address beside that of a ready server means nothing", ready, Record{Address: "192.0.2.1:6443", Incarnation: "a_1"}, ""},

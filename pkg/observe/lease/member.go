@@ -40,8 +40,8 @@ type Identity struct {
 type Record struct {
 	// Address is the host:port at which the server takes requests of its peers.
 	Address string
-	// Incarnation is that of the server that wrote the record, empty if it did not
-	// say so: stock servers don't.
+	// Incarnation is that of the server that wrote the record last, empty if it did
+	// not say so: stock servers don't.
 	Incarnation string
 	// Starting is whether the server answers discovery and is not ready yet. It
 	// has an incarnation then.
@@ -64,9 +64,11 @@ const serverIDLabel = "apiserverIdentity"
 const portName = "https"
 
 const (
-	// incarnationAnnotation names the server that wrote the record. A stock server
-	// that comes after it leaves the annotation there.
+	// incarnationAnnotation names the server that wrote the record, when that had
+	// the generation in generationAnnotation: a stock server that writes it after
+	// that leaves both there.
 	incarnationAnnotation = "peerproxy.internal/incarnation"
+	generationAnnotation  = "peerproxy.internal/incarnation-generation"
 	// startingAddressAnnotation is the address in an early record, that of a server
 	// which is not ready yet. It has no subset: to a stock server it is a record
 	// without an address, which it passes over. (An address that is "not ready" a
@@ -82,7 +84,7 @@ func recordOf(stored *corev1.Endpoints) (serverID string, record Record, err err
 		return "", Record{}, fmt.Errorf("the record has no label %s", serverIDLabel)
 	}
 	if len(stored.Subsets) == 0 {
-		record, err := earlyRecordOf(stored.Annotations)
+		record, err := earlyRecordOf(stored)
 		record.Generation = stored.Generation
 		return serverID, record, err
 	}
@@ -93,13 +95,21 @@ func recordOf(stored *corev1.Endpoints) (serverID string, record Record, err err
 	if err := checkAddress(ip, port); err != nil {
 		return serverID, Record{}, err
 	}
-	return serverID, Record{Address: hostPort(ip, port), Incarnation: stored.Annotations[incarnationAnnotation], Generation: stored.Generation}, nil
+	return serverID, Record{Address: hostPort(ip, port), Incarnation: writerOf(stored), Generation: stored.Generation}, nil
 }
 
 var errNoAddress = errors.New("the record has no address")
 
-func earlyRecordOf(annotations map[string]string) (Record, error) {
-	address, incarnation := annotations[startingAddressAnnotation], annotations[incarnationAnnotation]
+// writerOf is the incarnation of the server that wrote a record, if it said so.
+func writerOf(stored *corev1.Endpoints) string {
+	if stored.Annotations[generationAnnotation] != strconv.FormatInt(stored.Generation, 10) {
+		return ""
+	}
+	return stored.Annotations[incarnationAnnotation]
+}
+
+func earlyRecordOf(stored *corev1.Endpoints) (Record, error) {
+	address, incarnation := stored.Annotations[startingAddressAnnotation], writerOf(stored)
 	if address == "" || incarnation == "" {
 		return Record{}, errNoAddress
 	}

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -85,9 +86,7 @@ func (c lenient) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 func (s *Storage) Publish(ctx context.Context, serverID, ip string, port int32, incarnation string) error {
 	return s.write(ctx, serverID, ip, port, func(record *corev1.Endpoints) {
 		record.Annotations = nil
-		if incarnation != "" {
-			record.Annotations = map[string]string{incarnationAnnotation: incarnation}
-		}
+		sign(record, incarnation)
 		record.Subsets = []corev1.EndpointSubset{{
 			Addresses: []corev1.EndpointAddress{{IP: ip}},
 			Ports:     []corev1.EndpointPort{{Name: portName, Port: port, Protocol: corev1.ProtocolTCP}},
@@ -100,11 +99,18 @@ func (s *Storage) Publish(ctx context.Context, serverID, ip string, port int32, 
 func (s *Storage) PublishStarting(ctx context.Context, serverID, ip string, port int32, incarnation string) error {
 	return s.write(ctx, serverID, ip, port, func(record *corev1.Endpoints) {
 		record.Subsets = nil
-		record.Annotations = map[string]string{
-			startingAddressAnnotation: hostPort(ip, port),
-			incarnationAnnotation:     incarnation,
-		}
+		record.Annotations = map[string]string{startingAddressAnnotation: hostPort(ip, port)}
+		sign(record, incarnation)
 	})
+}
+
+// sign names the writer of a record, if that is known.
+func sign(record *corev1.Endpoints, incarnation string) {
+	if incarnation == "" {
+		return
+	}
+	metav1.SetMetaDataAnnotation(&record.ObjectMeta, incarnationAnnotation, incarnation)
+	metav1.SetMetaDataAnnotation(&record.ObjectMeta, generationAnnotation, strconv.FormatInt(record.Generation, 10))
 }
 
 func (s *Storage) write(ctx context.Context, serverID, ip string, port int32, fill func(*corev1.Endpoints)) error {
@@ -114,10 +120,10 @@ func (s *Storage) write(ctx context.Context, serverID, ip string, port int32, fi
 	ttl := uint64(recordTTL / time.Second)
 	update := func(input runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		record := input.(*corev1.Endpoints)
-		fill(record)
-		metav1.SetMetaDataLabel(&record.ObjectMeta, serverIDLabel, serverID)
 		// An update that changes nothing is not written, and the TTL not renewed.
 		record.Generation++
+		fill(record)
+		metav1.SetMetaDataLabel(&record.ObjectMeta, serverIDLabel, serverID)
 		return record, &ttl, nil
 	}
 	if err := s.backend.GuaranteedUpdate(ctx, prefix+serverID, &corev1.Endpoints{}, true, nil, update, nil); err != nil {

@@ -8,8 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"peerproxy.internal/pkg/snapshot"
 )
 
 // NotServedHeader marks an answer to a forwarded request that says nothing but
@@ -59,11 +57,9 @@ func marked(res *http.Response) bool {
 	return false
 }
 
-// ifUnready: what a peer refuses or does not find says nothing unless it has the
-// record of a ready server. One whose record has ended may have started again
-// since, and know neither its roles nor its objects yet.
+// ifUnready: a peer that is not ready knows neither its roles nor all its objects.
 func (x *exchange) ifUnready() reason {
-	if x.peer.State != snapshot.StateServing {
+	if x.peer.Unready {
 		return reasonUnready
 	}
 	return ""

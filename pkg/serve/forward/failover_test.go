@@ -138,6 +138,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		name    string
 		path    string
 		state   snapshot.State
+		unready bool
 		handler http.Handler
 		passes  bool
 	}{
@@ -157,16 +158,15 @@ func TestAnswersThatAreNone(t *testing.T) {
 		{name: "503", handler: readThenAnswer(503, json, "{}"), passes: true},
 		{name: "429", handler: readThenAnswer(429, nil, ""), passes: true},
 		{name: "500", handler: readThenAnswer(500, nil, ""), passes: true},
-		{name: "starting 401", state: snapshot.StateStarting, handler: readThenAnswer(401, nil, "")},
-		{name: "starting 403", state: snapshot.StateStarting, handler: readThenAnswer(403, json, "{}")},
-		{name: "starting 404", state: snapshot.StateStarting, handler: readThenAnswer(404, json, named)},
-		{name: "starting 405", state: snapshot.StateStarting, handler: readThenAnswer(405, json, named)},
-		{name: "starting 503", state: snapshot.StateStarting, handler: readThenAnswer(503, json, "{}")},
-		{name: "starting 409", state: snapshot.StateStarting, handler: readThenAnswer(409, json, "{}"), passes: true},
-		{name: "403 out of reach", state: snapshot.StateUnreachable, handler: readThenAnswer(403, json, "{}")},
-		{name: "404 out of reach", state: snapshot.StateUnreachable, handler: readThenAnswer(404, json, named)},
-		{name: "404 after it left", state: snapshot.StateDeparted, handler: readThenAnswer(404, json, named)},
-		{name: "201 out of reach", state: snapshot.StateUnreachable, handler: readThenAnswer(201, json, "{}"), passes: true},
+		{name: "starting 401", state: snapshot.StateStarting, unready: true, handler: readThenAnswer(401, nil, "")},
+		{name: "starting 403", state: snapshot.StateStarting, unready: true, handler: readThenAnswer(403, json, "{}")},
+		{name: "starting 404", state: snapshot.StateStarting, unready: true, handler: readThenAnswer(404, json, named)},
+		{name: "starting 405", state: snapshot.StateStarting, unready: true, handler: readThenAnswer(405, json, named)},
+		{name: "starting 503", state: snapshot.StateStarting, unready: true, handler: readThenAnswer(503, json, "{}")},
+		{name: "starting 409", state: snapshot.StateStarting, unready: true, handler: readThenAnswer(409, json, "{}"), passes: true},
+		{name: "403 out of reach, started again", state: snapshot.StateUnreachable, unready: true, handler: readThenAnswer(403, json, "{}")},
+		{name: "404 out of reach, started again", state: snapshot.StateUnreachable, unready: true, handler: readThenAnswer(404, json, named)},
+		{name: "404 out of reach", state: snapshot.StateUnreachable, handler: readThenAnswer(404, json, named), passes: true},
 		{name: "marked proxy", path: things + "/a/proxy", handler: readThenAnswer(404, marked, "x"), passes: true},
 		// A pod may answer what it likes.
 		{name: "page of a pod", path: things + "/a/proxy", handler: readThenAnswer(404, text, "404 page not found\n"), passes: true},
@@ -176,7 +176,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			first, second := &peertest.Peer{ID: "first", Handler: test.handler}, &peertest.Peer{ID: "second"}
 			w := newWorld(t, first, second)
-			w.candidates[0].State = cmp.Or(test.state, snapshot.StateServing)
+			w.candidates[0].State, w.candidates[0].Unready = cmp.Or(test.state, snapshot.StateServing), test.unready
 			w.candidates[1].State = snapshot.StateDeparted
 			w.forwarder.Random = func(int) int { return 0 }
 			if test.path == "" {
