@@ -135,6 +135,7 @@ func New(config *app.Config, flags peeroptions.Server, own peeroptions.Options) 
 		AdvertiseIP:         ip,
 		AdvertisePort:       port,
 		Periods:             own.Periods,
+		BuiltIn:             own.BuiltIn,
 		CAFile:              flags.CAFile,
 		ProxyClientCertFile: flags.ProxyClientCertFile,
 		ProxyClientKeyFile:  flags.ProxyClientKeyFile,

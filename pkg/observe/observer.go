@@ -46,6 +46,9 @@ type Config struct {
 	Local, Peers http.RoundTripper
 	// Limits bound what is kept and what is doubted.
 	Limits Limits
+	// BuiltIn, optional, reports whether a group can be built into an apiserver.
+	// Nil stands for [snapshot.BuiltIn].
+	BuiltIn func(group string) bool
 	// Clock is the source of time.
 	Clock clock.Clock
 	// Random returns a number from 0 up to but not including n. Any goroutine may
@@ -179,6 +182,7 @@ func (o *Observer) look(ctx context.Context, started time.Time) time.Time {
 		}
 	}
 	content.Ready = o.isReady
+	content.BuiltIn = o.config.BuiltIn
 	content.Blind = late && facts.Local == nil
 	o.publish(snapshot.New(content))
 	if o.isReady || late {

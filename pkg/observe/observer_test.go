@@ -111,6 +111,12 @@ func newObserver(c *cluster) *Observer {
 // observed starts an observer of server a in a cluster, in a synctest bubble.
 func observed(t *testing.T, c *cluster) *Observer {
 	o := newObserver(c)
+	run(t, o)
+	return o
+}
+
+// run runs an observer until the test ends.
+func run(t *testing.T, o *Observer) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- o.Run(ctx) }()
@@ -120,7 +126,6 @@ func observed(t *testing.T, c *cluster) *Observer {
 			t.Error(err)
 		}
 	})
-	return o
 }
 
 // at is a live member at an address.
@@ -159,6 +164,30 @@ func TestAPeerIsRoutableAsSoonAsItsRecordShows(t *testing.T) {
 			t.Errorf("got %v, want Peers", got)
 		}
 	})
+}
+
+func TestOnlyWhatCanBeBuiltInIsUnknown(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		builtIn func(group string) bool
+		want    snapshot.Kind
+	}{
+		{"to Kubernetes", nil, snapshot.Absent},
+		{"to a fork", func(group string) bool { return group == "fork.example.com" }, snapshot.Unknown},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newObserver(&cluster{serves: map[string]string{"local": "ours"}})
+				o.config.BuiltIn = tc.builtIn
+				run(t, o)
+				synctest.Wait()
+				asked := snapshot.Resource{Group: "fork.example.com", Version: "v1", Resource: "things"}
+				if got := o.Load().Route(asked, "get").Kind; got != tc.want {
+					t.Errorf("before the members are known got %v, want %v", got, tc.want)
+				}
+			})
+		})
+	}
 }
 
 func TestARestartedPeerIsKnownAnewWithinASecond(t *testing.T) {

@@ -24,6 +24,9 @@ type Options struct {
 	ServerID string
 	// Periods are a member's grace periods.
 	Periods peerproxy.Periods
+	// BuiltIn is no flag: a fork that has API groups of its own built in names them
+	// with it. See [peerproxy.Config].
+	BuiltIn func(group string) bool
 }
 
 // AddFlags adds the flags.

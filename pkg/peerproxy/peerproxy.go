@@ -124,6 +124,11 @@ type Config struct {
 	AdvertisePort int32
 	// Periods, optional, are the grace periods of other members.
 	Periods Periods
+	// BuiltIn, optional, reports whether a group can be built into one of the
+	// apiservers. What can't be is not refused while someone may serve it who is
+	// not known yet: probes for optional custom resources keep their 404. Nil stands
+	// for Kubernetes' own groups: those without a dot, or that end in .k8s.io.
+	BuiltIn func(group string) bool
 	// Dial, optional, is the egress dialer of the network "controlplane".
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// CustomResources, optional, returns the resources that a custom resource
@@ -232,6 +237,7 @@ func New(c Config) (*Proxy, error) {
 		Local:      discovery.InProcess(p.local),
 		Peers:      transport.AsServer(peers),
 		Limits:     c.Periods.limits(),
+		BuiltIn:    c.BuiltIn,
 		Clock:      c.Clock,
 		Random:     c.Random,
 	})
