@@ -14,7 +14,7 @@ func (w *world) checkAgreement() {
 	for i, asked := range []ask{documents[0], documents[1], documents[3], documents[5]} {
 		var first *outcome
 		for _, id := range slices.Sorted(maps.Keys(w.lives)) {
-			if w.lives[id].ending {
+			if w.lives[id].ending || w.lives[id].brand != "" {
 				continue
 			}
 			o := &outcome{id: fmt.Sprintf("agreement %d at %s", i, id)}

@@ -10,7 +10,8 @@
 //	network.go  hosts, links that are cut, slow or frozen; conn.go: connections
 //	leases.go   etcd: endpoint records with their TTL, identity leases, CRDs
 //	chain.go    the local handler chain: what a server of a version serves itself
-//	server.go   a server's life: start, hooks, graceful stop, crash
+//	server.go   a server's life: start, hooks, graceful stop, crash; brand.go:
+//	            servers without the library, in one script of four
 //	world.go    plays a script; client.go: requests and what became of them
 //	events.go   makes a script of a seed
 //	history.go  what truly happened, when

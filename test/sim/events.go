@@ -18,6 +18,7 @@ type event struct {
 	server, other string
 	// number and version are those of an incarnation that starts.
 	number, version int
+	brand           brand
 	youth           youth
 	lie             lie
 	name            string
@@ -63,7 +64,7 @@ func (e event) String() string {
 	s := fmt.Sprintf("%s %s %s ", e.server, e.kind, e.other)
 	switch e.kind {
 	case starts:
-		s += fmt.Sprintf("with version 1.%d, %s", e.version, e.youth)
+		s += fmt.Sprintf("with version 1.%d %s, %s", e.version, e.brand, e.youth)
 	case deceives:
 		s += string(e.lie)
 	case defines, undefines:
@@ -85,6 +86,8 @@ type script struct {
 // writer writes a script. It keeps what the script has come to.
 type writer struct {
 	random *rand.Rand
+	// brands tells whose servers start, nil if all have the library.
+	brands func() brand
 	now    time.Duration
 	script *script
 	nodes  map[string]*node
@@ -111,6 +114,8 @@ type node struct {
 	number, version    int
 	// readies is when it will be ready, or would be.
 	readies time.Duration
+	// brand is whose server runs.
+	brand brand
 	// never is true if the next start leads to no readiness, hopeless if the last
 	// one did.
 	never, hopeless bool
@@ -131,6 +136,7 @@ func newScript(seed uint64) *script {
 		w.ids = append(w.ids, id)
 		w.nodes[id] = &node{version: pick(random, 36, 37, 37)}
 	}
+	w.mix(seed)
 	for i, id := range w.ids {
 		if i == 0 || random.IntN(4) > 0 {
 			w.pass(w.between(0, 3*time.Second))
@@ -268,7 +274,10 @@ func (w *writer) start(id string) {
 	y.never = n.never
 	n.readies, n.never = w.now+y.unready, false
 	n.hopeless = y.never
-	w.add(event{kind: starts, server: id, number: n.number, version: n.version, youth: y})
+	if n.brand = ""; w.brands != nil {
+		n.brand = w.brands()
+	}
+	w.add(event{kind: starts, server: id, number: n.number, version: n.version, brand: n.brand, youth: y})
 	w.follow(id, documents[0], 3, 300*time.Millisecond)
 	for _, other := range w.ids {
 		if other != id {
@@ -301,7 +310,7 @@ func (w *writer) heal() {
 	w.well = true
 	for _, id := range w.ids {
 		n := w.nodes[id]
-		if n.up && n.hopeless {
+		if n.up && (n.hopeless || n.brand == bare) {
 			w.end(id, crashes)
 		}
 		if !n.up && n.number > 0 {

@@ -29,6 +29,7 @@ type span struct {
 	period
 	id      string
 	version int
+	brand   brand
 	// claimed is when its identity lease began to bear its name, ready when it
 	// published its record, stopping when it began to stop in good order; zero if
 	// it did not.
@@ -69,7 +70,7 @@ func newHistory(grace, beginning time.Duration) *history {
 func (h *history) started(l *life) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lives[l.id] = append(h.lives[l.id], &span{period: period{from: time.Now()}, id: l.id, version: l.version})
+	h.lives[l.id] = append(h.lives[l.id], &span{period: period{from: time.Now()}, id: l.id, version: l.version, brand: l.brand})
 }
 
 // last is the newest incarnation of a server. It needs mu.

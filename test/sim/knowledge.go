@@ -125,7 +125,7 @@ func (h *history) mustKnowOf(a *span, lives []*span, r resource, verb string, t 
 			return false // what was known of earlier ones may be replaced by now
 		}
 		if _, known := h.learnt(a, b, t); known {
-			return !h.mayHaveDeparted(lives[i:], t)
+			return !h.mayBeUnproven(lives[:i+1]) && !h.mayHaveDeparted(lives[i:], t)
 		}
 	}
 	return false
@@ -157,6 +157,10 @@ func (h *history) mayHaveDeparted(lives []*span, t time.Time) bool {
 		if !b.stopping.IsZero() && back.After(b.stopping.Add(h.grace-time.Second)) {
 			return true
 		}
+		// One that runs without a record may never have one.
+		if i > 0 && !b.wasReady(t) && t.After(b.shows().Add(h.beginning+h.grace-time.Second)) {
+			return true
+		}
 	}
 	return false
 }
@@ -173,6 +177,9 @@ func (h *history) mayBelieve(a *span, lives []*span, r resource, verb string, t 
 			return false
 		}
 	}
+	if h.mustCountAsGone(a, last, t) {
+		return false
+	}
 	for _, b := range slices.Backward(lives) {
 		if !b.wasReady(t) && h.mustHaveForgotten(a, b, t) {
 			continue
@@ -185,6 +192,16 @@ func (h *history) mayBelieve(a *span, lives []*span, r resource, verb string, t 
 		}
 	}
 	return false
+}
+
+// mustCountAsGone reports whether a server that runs without a record has done so
+// for so long that nothing that was known of earlier ones is kept.
+func (h *history) mustCountAsGone(a, b *span, t time.Time) bool {
+	if b.brand != bare || b.claimed.IsZero() || !b.ended().IsZero() {
+		return false
+	}
+	since, calm := h.calmEtcdSince(a.id, b.id, t)
+	return calm && t.After(latest(since, a.from, b.claimed, b.from.Add(recordTTL)).Add(h.beginning+h.grace+learning))
 }
 
 // heldUp reports whether a record may have outlived its server for longer than
@@ -248,7 +265,7 @@ func (h *history) mustDoubt(a *span, r resource, verb string, from, to time.Time
 	}
 	for id, lives := range h.others(a, to) {
 		b := lives[len(lives)-1]
-		if !b.serves(r, verb) || !b.stopping.IsZero() || !b.to.IsZero() || b.claimed.IsZero() || !b.wasReady(from) && !h.mayStart(lives, to) {
+		if !b.serves(r, verb) || !b.stopping.IsZero() || !b.to.IsZero() || b.claimed.IsZero() || !b.wasReady(from) && (b.brand != "" || !h.mayStart(lives, to)) {
 			continue
 		}
 		since, calm := h.calmEtcdSince(a.id, id, to)

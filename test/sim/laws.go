@@ -22,6 +22,8 @@ func (h *history) judge(o *outcome) error {
 	switch {
 	case a == nil:
 		return nil // it went at the same moment
+	case a.brand != "":
+		return nil // it answers as it likes
 	case o.lost && o.ask.verb == "watch" && !a.stopping.IsZero():
 		return fmt.Errorf("a watch outlived the server, which stopped in good order")
 	case o.lost, !a.stopping.IsZero():
@@ -39,7 +41,30 @@ func (h *history) judge(o *outcome) error {
 	if o.ask.path != "" {
 		return h.judgeDocument(a, o)
 	}
+	if hung := h.hung(a, o); hung > settled {
+		return fmt.Errorf("it hung for %v", hung)
+	}
 	return h.judgeResource(a, o)
+}
+
+// hung is for how long a request went on while the peer that answered it could
+// not be reached any more.
+func (h *history) hung(a *span, o *outcome) (longest time.Duration) {
+	by := o.header.Get(serverHeader)
+	if by == "" || by == a.id {
+		return 0
+	}
+	for _, t := range h.troubles {
+		if t.what != "frozen" && t.what != "parted" || t.etcd || !t.touches(a.id, by) || t.what == "frozen" && t.a == a.id {
+			continue
+		}
+		both := period{latest(o.from, t.from), o.to}
+		if !t.to.IsZero() && t.to.Before(both.to) {
+			both.to = t.to
+		}
+		longest = max(longest, both.to.Sub(both.from))
+	}
+	return longest
 }
 
 // checkForm checks what clients are told with an error: when to ask again, if

@@ -25,6 +25,7 @@ type life struct {
 	id      string
 	number  int
 	version int
+	brand   brand
 	youth   youth
 	world   *world
 	client  client
@@ -91,17 +92,23 @@ type youth struct {
 // start starts a server: its socket is open when it returns, its hooks run.
 func (w *world) start(e event) *life {
 	id := e.server
-	l := &life{id: id, number: e.number, version: e.version, youth: e.youth, world: w, gone: make(chan struct{}), stopping: make(chan struct{}), isReady: make(chan struct{}), over: make(chan struct{})}
+	l := &life{id: id, number: e.number, version: e.version, brand: e.brand, youth: e.youth, world: w, gone: make(chan struct{}), stopping: make(chan struct{}), isReady: make(chan struct{}), over: make(chan struct{})}
 	l.client = client{w.etcd, id, l.gone}
 	l.chain = &chain{serverID: id, ledger: w.ledger, gone: l.gone, version: e.version}
 	ctx, stop := context.WithCancel(klog.NewContext(w.ctx, klog.LoggerWithValues(klog.FromContext(w.ctx), "server", id)))
 	l.stop = stop
-	if err := l.link(ctx); err != nil {
+	link := l.link
+	if l.brand != "" {
+		link = l.linkOther
+	}
+	if err := link(ctx); err != nil {
 		w.t.Fatal(err)
 	}
 	w.history.started(l)
 	l.listen()
-	l.hooks.Go(func() { l.runProxy(ctx) })
+	if l.proxy != nil {
+		l.hooks.Go(func() { l.runProxy(ctx) })
+	}
 	identity, leave := context.WithCancel(ctx)
 	l.leave = leave
 	l.hooks.Go(func() { l.identity(identity) })
@@ -200,16 +207,12 @@ func (l *life) publish(ctx context.Context) {
 	if pause(ctx, l.youth.unready) != nil {
 		return
 	}
-	ready := l.proxy.Ready()
-	if l.youth.never {
-		ready = nil
-	}
-	select {
-	case <-ready:
-	case <-ctx.Done():
+	if l.youth.never || l.waitProxy(ctx) != nil {
 		return
 	}
-	l.world.history.ready(l)
+	if l.brand != bare {
+		l.world.history.ready(l)
+	}
 	close(l.isReady)
 	ip, port := l.advertised()
 	for {
@@ -219,6 +222,19 @@ func (l *life) publish(ctx context.Context) {
 		if pause(ctx, renewal) != nil {
 			return
 		}
+	}
+}
+
+// waitProxy waits until the proxy holds up readiness no more.
+func (l *life) waitProxy(ctx context.Context) error {
+	if l.proxy == nil {
+		return nil
+	}
+	select {
+	case <-l.proxy.Ready():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -18,7 +18,7 @@ func (w *world) checkShares() {
 		l := w.lives[id]
 		for _, r := range differing {
 			able := w.whoServes(r)
-			if l.ending || len(able) < 2 || slices.Contains(able, id) {
+			if l.ending || l.brand != "" || len(able) < 2 || slices.Contains(able, id) {
 				continue
 			}
 			by := l.share(r)

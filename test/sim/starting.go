@@ -34,7 +34,7 @@ func (s *span) ended() time.Time {
 // of a member's incarnations although it is not ready. It needs mu.
 func (h *history) mustKnowStarting(a *span, lives []*span, t time.Time) bool {
 	b := lives[len(lives)-1]
-	if !b.ended().IsZero() || !h.mayStart(lives, t) {
+	if b.brand != "" || !b.ended().IsZero() || !h.mayStart(lives, t) {
 		return false
 	}
 	if since, calm := h.calmEtcdSince(a.id, b.id, t); !calm || since.After(b.from) {
@@ -77,6 +77,23 @@ func (h *history) mustHaveForgotten(a, b *span, t time.Time) bool {
 	return t.After(latest(a.from, b.from).Add(h.beginning + learning))
 }
 
+// mayBeUnproven reports whether what a stock server has, the last of the
+// incarnations given, may not be kept: the record of the one before may have been
+// there, and it did not write its own for long enough to tell them apart.
+func (h *history) mayBeUnproven(lives []*span) bool {
+	b := lives[len(lives)-1]
+	if b.brand != stock || len(lives) == 1 || b.ended().IsZero() {
+		return false
+	}
+	before := lives[len(lives)-2]
+	leftOver := b.ready.Before(before.ended().Add(recordTTL)) || h.heldUp(before)
+	return leftOver && b.ended().Before(b.ready.Add(proving))
+}
+
+// proving is how long a stock server has to be ready to be told from the one
+// whose record it found: it writes its own twice, and one more poll.
+const proving = 45 * time.Second
+
 // judgeRefusal judges an answer that is what a server said which was not ready.
 // No client may see it, unless nothing could tell yet that it is not ready. It
 // needs mu.
@@ -84,6 +101,9 @@ func (h *history) judgeRefusal(a *span, by string, o *outcome) error {
 	b := h.at(by, o.to)
 	if b == nil || b.claimed.IsZero() || o.from.Before(b.claimed.Add(noticing)) {
 		return nil
+	}
+	if b.brand != "" && o.from.Before(b.from.Add(recordTTL+noticing)) {
+		return nil // the record of the one before may be there
 	}
 	if since, calm := h.calmEtcdSince(a.id, by, o.to); !calm || since.After(b.from) {
 		return nil

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -44,6 +45,20 @@ func (w *writer) step() {
 		w.crashAgainAndAgain(id, other)
 	case 19:
 		w.loseCustom(id)
+	}
+}
+
+// mix has some servers of some scripts start without the library.
+func (w *writer) mix(seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	if random.IntN(4) > 0 {
+		return
+	}
+	w.brands = func() brand {
+		if w.well {
+			return pick(random, "", "", stock)
+		}
+		return pick(random, "", "", stock, bare)
 	}
 }
 
