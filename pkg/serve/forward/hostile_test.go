@@ -3,6 +3,7 @@ package forward
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -55,9 +56,10 @@ func FuzzAnswer(f *testing.F) {
 		cutOff := false
 		peertest.Chain(t, alice, handler(func(rw http.ResponseWriter, r *http.Request) {
 			defer func() {
-				if v := recover(); v == http.ErrAbortHandler {
-					cutOff = true
-				} else if v != nil {
+				v := recover()
+				err, _ := v.(error)
+				cutOff = errors.Is(err, http.ErrAbortHandler)
+				if v != nil && !cutOff {
 					panic(v)
 				}
 			}()
