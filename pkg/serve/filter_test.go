@@ -54,6 +54,7 @@ type world struct {
 	first      *snapshot.Snapshot // what a refresh brings, if set
 	peer       bool               // the connection is a peer's
 	own        bool               // it was opened by this very server
+	openAPI    *openapi.Server    // noOpenAPI, if nil
 
 	local, forwarded *http.Request
 	candidates       []*snapshot.Peer
@@ -83,13 +84,16 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 func (w *world) serve(r *http.Request) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
+	if w.openAPI == nil {
+		w.openAPI = noOpenAPI()
+	}
 	WithPeerProxy(w, Config{
 		Snapshots:  w,
 		Trusted:    func(*http.Request) bool { return w.peer },
 		LeadsBack:  func(*http.Request) bool { return w.own },
 		Forwarder:  w,
 		Documents:  document.New(),
-		OpenAPI:    noOpenAPI(),
+		OpenAPI:    w.openAPI,
 		Serializer: scheme.Codecs.WithoutConversion(),
 	}).ServeHTTP(recorder, r)
 	return recorder

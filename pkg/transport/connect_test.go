@@ -285,6 +285,59 @@ func TestFrozenPeerIsNoticedWithinFiveSeconds(t *testing.T) {
 	})
 }
 
+// A watch is as long as its peer lives, however quiet it is, and no longer.
+func TestWatchAtAPeerThatFreezesEndsWithinFiveSeconds(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	config := configFor(t, pki)
+	serving := (&peertest.Peer{}).Start(t, pki)
+	serving.Stop()
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		defer l.Close()
+		next := make(chan struct{})
+		serving.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for {
+				_, _ = io.WriteString(w, "event")
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case <-next:
+				case <-r.Context().Done():
+					return
+				}
+			}
+		})
+		serving.ServeAlso(l)
+		defer serving.Stop()
+		config.Dial = l.dial
+		tr := running(t, config)
+
+		res, err := tr.RoundTrip(newRequest(t, "GET", "peer:6443", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		event := make([]byte, len("event"))
+		for range 2 {
+			if _, err := io.ReadFull(res.Body, event); err != nil {
+				t.Fatalf("a quiet watch ended with %v", err)
+			}
+			time.Sleep(time.Hour)
+			next <- struct{}{}
+		}
+		synctest.Wait() // for the event: the longest time is from then on
+		l.freeze()
+		start := time.Now()
+		_, err = io.ReadAll(res.Body)
+		if err == nil || !transport.FellSilent(err) || !transport.ConnectionFailed(err) {
+			t.Errorf("got %v, want a connection that fell silent", err)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+		l.thaw()
+	})
+}
+
 func TestStopEndsADialInProgress(t *testing.T) {
 	config := configFor(t, peertest.NewPKI(t))
 	synctest.Test(t, func(t *testing.T) {

@@ -3,12 +3,18 @@ package transport_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/http/httpguts"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"peerproxy.internal/pkg/transport"
@@ -44,11 +50,11 @@ func received(t testing.TB, h http.Header) *user.DefaultInfo {
 	if err != nil {
 		t.Fatal(err)
 	}
-	authenticator, err := headerrequest.New([]string{"X-Remote-User"}, []string{"X-Remote-Uid"}, []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"})
+	reader, err := headerrequest.New([]string{"X-Remote-User"}, []string{"X-Remote-Uid"}, []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, ok, err := authenticator.AuthenticateRequest(got)
+	response, ok, err := reader.AuthenticateRequest(got)
 	if err != nil || !ok {
 		t.Fatalf("the peer sees no user: %v", err)
 	}
@@ -173,22 +179,51 @@ func TestIdentityThatCannotCrossIsAnError(t *testing.T) {
 	}
 }
 
-// Whatever a user is called, the peer sees that very user or the request is not
-// sent.
+// Whatever a user is called, and whatever header a client sends, the peer sees that
+// very user or the request is not sent.
 func FuzzIdentity(f *testing.F) {
-	f.Add("alice", "1", "system:masters", "example.com/Key", "value")
-	f.Add("a%", "", "g ", "K%2f\n", "\xff")
+	f.Add("alice", "1", "system:masters", "example.com/Key", "value", "Accept", "*/*")
+	f.Add("a%", "", "g ", "K%2f\n", "\xff", "", "\n")
+	f.Add("alice", "", "devs", "a", "b", "X-Remote-Extra-A", "c")
+	f.Add("alice", "", "devs", "a", "b", "x-remote-group", "system:masters")
+	f.Add("alice", "", "devs", "a", "b", "Impersonate-User", "root")
+	f.Add("alice", "", "devs", "a", "b", "X-Corp-Extra-", "root")
+	f.Add("alice", "", "devs", "a", "b", "Sec-WebSocket-Protocol", "v5.channel.k8s.io,\tbase64url.bearer.authorization.k8s.io.c2VjcmV0")
 	tr := newIdentity(f)
-	f.Fuzz(func(t *testing.T, name, uid, group, key, value string) {
+	f.Fuzz(func(t *testing.T, name, uid, group, key, value, clientName, clientValue string) {
 		want := &user.DefaultInfo{Name: name, UID: uid, Groups: []string{group}, Extra: map[string][]string{key: {value}}}
 		h := http.Header{}
+		if !httpguts.ValidHeaderFieldName(clientName) || !httpguts.ValidHeaderFieldValue(clientValue) {
+			return // no request that this server takes
+		}
+		h.Add(clientName, clientValue)
 		if err := tr.SetIdentity(h, want); err != nil {
 			return
 		}
+		noneOfTheClients(t, h)
 		if diff := cmp.Diff(want, received(t, h)); diff != "" {
 			t.Error(diff)
 		}
 	})
+}
+
+// noneOfTheClients fails the test where headers hold what [received] does not
+// read, and another way to authenticate, or another cluster's flags, do.
+func noneOfTheClients(t *testing.T, h http.Header) {
+	t.Helper()
+	for name := range h {
+		name = strings.ToLower(name)
+		if slices.Contains([]string{"authorization", "x-corp-user", "x-corp-team"}, name) ||
+			strings.HasPrefix(name, "impersonate-") || strings.HasPrefix(name, "x-corp-extra-") {
+			t.Errorf("%s crosses", name)
+		}
+	}
+	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Protocol": h["Sec-Websocket-Protocol"]}
+	tokens := websocket.NewProtocolAuthenticator(authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) {
+		t.Error("a bearer token crosses")
+		return nil, false, nil
+	}))
+	_, _, _ = tokens.AuthenticateRequest(&http.Request{Header: upgrade})
 }
 
 func TestServerAsksInItsOwnName(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/component-base/tracing"
 	"k8s.io/utils/clock"
 
 	"peerproxy.internal/pkg/peerproxy"
@@ -59,6 +60,8 @@ type spec struct {
 	watchGrace time.Duration
 	// before stands before the proxy's filter, behind all others.
 	before func(http.Handler) http.Handler
+	// tracer, if set, makes its spans.
+	tracer tracing.TracerProvider
 	// deny names users who may do nothing.
 	deny sets.Set[string]
 }
@@ -169,6 +172,9 @@ func (s *server) config(apis *apis) (*genericapiserver.Config, error) {
 	config.ShutdownWatchTerminationGracePeriod = s.spec.watchGrace
 	if s.spec.timeout > 0 {
 		config.RequestTimeout = s.spec.timeout
+	}
+	if s.spec.tracer != nil {
+		config.TracerProvider = s.spec.tracer
 	}
 	config.Authorization.Authorizer = authorizer.AuthorizerFunc(s.authorize)
 	if err := s.serving(config); err != nil {

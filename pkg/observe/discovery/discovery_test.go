@@ -1,6 +1,8 @@
 package discovery
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -141,6 +143,19 @@ func TestFetchRefusesWhatIsNoDocument(t *testing.T) {
 			r.Body = io.NopCloser(endless{})
 			return r
 		}, "larger than"},
+		{"slow", func(r *http.Request) *http.Response {
+			response := answerWith(200, v2, "", "")
+			response.Body = trickle{ctx: r.Context()}
+			return response
+		}, "no complete answer in 5s"},
+		{"nested deep", func(*http.Request) *http.Response {
+			return answerWith(200, v2, "", `{"kind":"APIGroupDiscoveryList","x":`+strings.Repeat("[", maxElements)+strings.Repeat("]", maxElements)+"}")
+		}, "decode"},
+		{"compressed, which no one asked for", func(*http.Request) *http.Response {
+			response := answerWith(200, v2, "", compressed(body("", "pods")))
+			response.Header.Set("Content-Encoding", "gzip")
+			return response
+		}, "decode"},
 		{"the second list is bad", func(r *http.Request) *http.Response {
 			if r.URL.Path == "/apis" {
 				return nil
@@ -149,10 +164,16 @@ func TestFetchRefusesWhatIsNoDocument(t *testing.T) {
 		}, "/apis"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			document, err := server(tc.answer).fetch(t.Context(), nil, clock.RealClock{})
-			if err == nil || !strings.Contains(err.Error(), tc.want) || document != nil {
-				t.Errorf("got %v, %v; want an error with %q", document, err, tc.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				document, err := server(tc.answer).fetch(t.Context(), nil, clock.RealClock{})
+				if err == nil || !strings.Contains(err.Error(), tc.want) || document != nil {
+					t.Errorf("got %v, %v; want an error with %q", document, err, tc.want)
+				}
+				if took := time.Since(began); took > fetchTimeout {
+					t.Errorf("it took %v", took)
+				}
+			})
 		})
 	}
 }
@@ -160,6 +181,30 @@ func TestFetchRefusesWhatIsNoDocument(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// trickle is the body of an answer that gives a byte a second, until the
+// request's context ends: net/http ends a body then.
+type trickle struct{ ctx context.Context }
+
+func (b trickle) Read(p []byte) (int, error) {
+	select {
+	case <-time.After(time.Second):
+		p[0] = ' '
+		return 1, nil
+	case <-b.ctx.Done():
+		return 0, b.ctx.Err()
+	}
+}
+
+func (trickle) Close() error { return nil }
+
+func compressed(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	io.WriteString(w, text)
+	w.Close()
+	return b.String()
+}
 
 // A server that sends one tag for two contents fools no one.
 func TestAListIsKnownByItsContent(t *testing.T) {

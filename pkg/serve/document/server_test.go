@@ -145,6 +145,37 @@ func TestNotModified(t *testing.T) {
 	}
 }
 
+// When the last peer has left, the document is the one that a server without
+// peers has, upstream's too, and a client that holds the old one gets it.
+func TestWithoutItsPeersAServerServesItsOwnDocuments(t *testing.T) {
+	s, own := New(), groups{testGroup(0, "widgets")}
+	alone := snapshotOf(own)
+	for target, accept := range map[string]string{
+		"/apis":                              acceptJSON,
+		"/api":                               acceptJSON,
+		"/apis/" + testGroup(0).Name + "/v1": "application/json",
+	} {
+		together := serve(t, s, twoServers(), newRequest("GET", target, "Accept", accept))
+		etag := together.Header().Get("Etag")
+		got := serve(t, s, alone, newRequest("GET", target, "Accept", accept, "If-None-Match", etag))
+		if got.Code != http.StatusOK || got.Header().Get("Etag") == etag || got.Header().Get("Etag") == "" {
+			t.Errorf("%s: got %d with the tag %s, of both servers it was %s", target, got.Code, got.Header().Get("Etag"), etag)
+		}
+		want := serve(t, New(), alone, newRequest("GET", target, "Accept", accept))
+		if diff := cmp.Diff(want.Result().Header, got.Result().Header); diff != "" || got.Body.String() != want.Body.String() || strings.Contains(got.Body.String(), "gadgets") {
+			t.Errorf("%s: got %s\n%s", target, got.Body, diff)
+		}
+		if accept != acceptJSON {
+			continue
+		}
+		stock := httptest.NewRecorder()
+		upstream(own).ServeHTTP(stock, newRequest("GET", "/apis", "Accept", accept))
+		if got.Body.String() != stock.Body.String() || got.Header().Get("Etag") != stock.Header().Get("Etag") {
+			t.Errorf("%s: got %s, stock has %s", target, got.Body, stock.Body)
+		}
+	}
+}
+
 func TestGzip(t *testing.T) {
 	s, snap := New(), snapshotOf(manyGroups(30))
 	for _, accept := range []string{acceptJSON, acceptProtobuf} {

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -59,6 +60,11 @@ func (x *exchange) try(req *http.Request) (*http.Response, *failure) {
 	res, err := x.forwarder.Transport.RoundTrip(out)
 	if err != nil {
 		return nil, &failure{reason: x.reasonOf(err), err: err}
+	}
+	if res.StatusCode < 100 || res.StatusCode > 999 {
+		// net/http takes any number from a peer, and panics if it has to write it.
+		_ = res.Body.Close()
+		return nil, &failure{reason: reasonLost, err: fmt.Errorf("answered with status %d", res.StatusCode)}
 	}
 	x.noteAnswer()
 	if reason := x.judge(res); reason != "" {

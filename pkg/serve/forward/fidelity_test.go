@@ -221,6 +221,65 @@ func TestEarlyHintsAreSwallowed(t *testing.T) {
 	}
 }
 
+// Interim answers count with the headers of the final one. These peers answer 200
+// unless they are cut off.
+func TestHeadersWithoutEndAreCutOff(t *testing.T) {
+	const most = 8 << 20
+	for name, send := range map[string]func(http.ResponseWriter, *http.Request){
+		"interim answers": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", strings.Repeat("x", 1<<10))
+			for sent := 0; sent < most && r.Context().Err() == nil; sent += 1 << 10 {
+				w.WriteHeader(http.StatusEarlyHints)
+			}
+		},
+		"headers": func(w http.ResponseWriter, _ *http.Request) {
+			for i := range 2 << 10 {
+				w.Header().Set(fmt.Sprintf("X-Custom-%d", i), strings.Repeat("x", 1<<10))
+			}
+		},
+		"one header": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Custom", strings.Repeat("x", 2<<20))
+		},
+	} {
+		for _, http1 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/http1=%t", name, http1), func(t *testing.T) {
+				w := newWorld(t, &peertest.Peer{ID: "b", HTTP1: http1, Handler: handler(send)})
+				got := w.do(w.request("GET", things, ""))
+				if got.code != http.StatusServiceUnavailable || !strings.Contains(got.body, `"kind":"Status"`) || len(got.header) > 10 {
+					t.Errorf("got %d %.200s, %d headers", got.code, got.body, len(got.header))
+				}
+			})
+		}
+	}
+}
+
+// A peer that names a header hop-by-hop takes away its own, not the chain's.
+func TestHopByHopHeadersOfAnAnswerStayBehind(t *testing.T) {
+	b := &peertest.Peer{ID: "b", HTTP1: true, Handler: readThenAnswer(http.StatusOK, http.Header{
+		"Connection":         {"Audit-Id, X-Hop"},
+		"Audit-Id":           {"the peer's"},
+		"X-Hop":              {"1"},
+		"Keep-Alive":         {"timeout=5"},
+		"Proxy-Authenticate": {"Basic"},
+		"Content-Type":       {"application/x"},
+		"X-Custom":           {"1"},
+	}, "body")}
+	w := newWorld(t, b)
+	got := w.doWith(w.h1(), w.request("GET", things, ""))
+	got.header.Del("Date")
+	want := http.Header{
+		"Audit-Id":                       {string(peertest.AuditID)},
+		"Cache-Control":                  {"no-cache, private"},
+		"X-Kubernetes-Pf-Flowschema-Uid": {"local"},
+		"Content-Type":                   {"application/x"},
+		"Content-Length":                 {"4"},
+		"X-Custom":                       {"1"},
+	}
+	if diff := cmp.Diff(want, got.header); diff != "" {
+		t.Error(diff)
+	}
+}
+
 type codeRecorder struct {
 	http.ResponseWriter
 	codes *[]int

@@ -211,6 +211,7 @@ func TestDocumentsOfPeersThatFail(t *testing.T) {
 	for name, trouble := range map[string]func(*http.Request) (*http.Response, error){
 		"refuses":              refuses,
 		"hangs":                hangs,
+		"trickles":             trickles,
 		"answers 500":          answers(500, "application/json", "{}"),
 		"redirects":            answers(301, "application/json", "", "Location", "/openapi/v3/apis/apps/v1?hash=2"),
 		"sends garbage":        answers(200, "application/json", `{"openapi":`),
