@@ -181,8 +181,8 @@ func TestBuildIsPure(t *testing.T) {
 	before := Memory{"b": {address: "b:6443"}}
 	first, memory, next := Build(facts, before, limits)
 	second, memory2, next2 := Build(facts, before, limits)
-	options := cmp.AllowUnexported(memory2["b"], served{}, Account{})
-	if diff := cmp.Diff(first, second); diff != "" {
+	options := cmp.AllowUnexported(memory2["b"], served{}, Account{}, snapshot.List{})
+	if diff := cmp.Diff(first, second, options); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(memory, memory2, options); diff != "" || next != next2 {
