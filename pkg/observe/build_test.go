@@ -169,6 +169,19 @@ func TestBuildIsUnsureBeforeTheLeasesAreListed(t *testing.T) {
 	}
 }
 
+// Of what it serves itself a blind server's local chain knows; the others' documents
+// are not in doubt for that.
+func TestBuildOfABlindServerDoubtsTheOthersAlone(t *testing.T) {
+	blind := Facts{ServerID: "a", Now: start, Listed: true, Blind: true}
+	if content, _, _ := Build(blind, Memory{}, limits); content.Unsure || !content.Blind {
+		t.Errorf("unsure %t, blind %t", content.Unsure, content.Blind)
+	}
+	blind.Members = []lease.Member{member("b", "ir")}
+	if content, _, _ := Build(blind, Memory{}, limits); !content.Unsure {
+		t.Error("not unsure of a member without a document")
+	}
+}
+
 func TestBuildLeavesOutThisServer(t *testing.T) {
 	facts := Facts{ServerID: "a", Now: start, Listed: true, Local: documentOf("a"), Members: []lease.Member{member("a", "ir")}}
 	if content, _, _ := Build(facts, Memory{}, limits); len(content.Peers) != 0 {

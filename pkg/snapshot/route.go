@@ -90,7 +90,7 @@ func (s *Snapshot) candidates(r Resource, v Verbs) (found []*Peer) {
 
 // missing is the route of what no known document lists.
 func (s *Snapshot) missing(r Resource) Route {
-	if s.content.Blind || s.content.Excluded.Owns(r.gvr()) {
+	if s.content.Excluded.Owns(r.gvr()) {
 		return Route{Kind: Local}
 	}
 	if s.content.Unsure && s.builtIn(r.Group) {

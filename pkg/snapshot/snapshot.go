@@ -22,8 +22,8 @@ type Content struct {
 	// Unsure is true while what some member serves is not known: what no
 	// document lists is then Unknown, not Absent.
 	Unsure bool
-	// Blind is true when what this server serves could not be found out in time:
-	// then every route is Local, as it would be without a peer proxy.
+	// Blind is true when what this server serves could not be found out in time.
+	// Then only the local chain knows, and routes are those of the other members.
 	Blind bool
 	// Ready is true once the leases, the local document and a document of every
 	// member that could be asked are known, and stays true.
@@ -89,8 +89,8 @@ func (s *Snapshot) Peers() []*Peer { return s.content.Peers }
 // document and a document of every member that could be asked were known once.
 func (s *Snapshot) Ready() bool { return s.content.Ready }
 
-// Blind reports whether nothing is known that a request could be judged by:
-// then every route is Local, and documents are the local chain's.
+// Blind reports whether what this server serves could not be found out in time:
+// then no route but that of what is excluded is Local.
 func (s *Snapshot) Blind() bool { return s.content.Blind }
 
 // View returns the documents at a path that a merged document is made of.

@@ -91,6 +91,8 @@ func TestRoute(t *testing.T) {
 		{"nor is a subresource of it", Content{Local: local, Excluded: owned, Unsure: true}, Resource{"example.com", "v1", "widgets", "status"}, "get", Local, nil},
 		{"a deleted custom resource stays out of the documents from before", Content{Local: local, Excluded: deleted, Peers: []*Peer{peer(StateServing, "b")}}, Resource{"example.com", "v1", "widgets", ""}, "get", Absent, nil},
 		{"and is in those that were checked long after", Content{Local: local, Excluded: deleted, Peers: []*Peer{peer(StateServing, "b"), {ServerID: "c", Document: &later}}}, Resource{"example.com", "v1", "widgets", ""}, "get", Peers, []string{"c"}},
+		{"a blind server knows what others serve", Content{Blind: true, Peers: []*Peer{peer(StateServing, "b")}}, status, "get", Peers, []string{"b"}},
+		{"and what is excluded is its own", Content{Blind: true, Excluded: owned, Peers: []*Peer{peer(StateServing, "b")}}, Resource{"example.com", "v1", "widgets", ""}, "get", Local, nil},
 		{"without doubt what no one has is Absent", Content{Local: local}, Resource{"apps", "v9", "deployments", ""}, "get", Absent, nil},
 		{"in doubt it is Unknown", Content{Local: local, Unsure: true}, Resource{"apps", "v9", "deployments", ""}, "get", Unknown, nil},
 		{"in doubt a group that can't be built in is Absent", Content{Local: local, Unsure: true}, Resource{"example.org", "v1", "gadgets", ""}, "get", Absent, nil},
