@@ -35,6 +35,8 @@ type Facts struct {
 	Documents map[string]*snapshot.Document
 	// Excluded is what no peer's document may bring.
 	Excluded *snapshot.Exclusions
+	// Blind is true if Local could not be read in time.
+	Blind bool
 }
 
 // Memory is what has to be remembered from one Build to the next, by server
@@ -70,7 +72,7 @@ const longestUnreachable = time.Hour
 // arguments give equal results, and none is changed. next is when the result
 // changes by the passing of time alone, zero if it does not.
 func Build(f Facts, before Memory, limits Limits) (content snapshot.Content, after Memory, next time.Time) {
-	content = snapshot.Content{Local: f.Local, Excluded: f.Excluded, Unsure: !f.Listed || f.Local == nil}
+	content = snapshot.Content{Local: f.Local, Excluded: f.Excluded, Blind: f.Blind, Unsure: !f.Listed || f.Local == nil && !f.Blind}
 	after = Memory{}
 	soonest := func(t time.Time) {
 		if t.After(f.Now) && (next.IsZero() || t.Before(next)) {

@@ -182,6 +182,19 @@ func TestBuildIsUnsureBeforeTheLeasesAreListed(t *testing.T) {
 	}
 }
 
+// Of what it serves itself a blind server's local chain knows; the others' documents
+// are not in doubt for that.
+func TestBuildOfABlindServerDoubtsTheOthersAlone(t *testing.T) {
+	blind := Facts{ServerID: "a", Now: start, Listed: true, Blind: true}
+	if content, _, _ := Build(blind, Memory{}, limits); content.Unsure || !content.Blind {
+		t.Errorf("unsure %t, blind %t", content.Unsure, content.Blind)
+	}
+	blind.Members = []lease.Member{member("b", "ir")}
+	if content, _, _ := Build(blind, Memory{}, limits); !content.Unsure {
+		t.Error("not unsure of a member without a document")
+	}
+}
+
 func TestBuildLeavesOutThisServer(t *testing.T) {
 	facts := Facts{ServerID: "a", Now: start, Listed: true, Local: documentOf("a"), Members: []lease.Member{member("a", "ir")}}
 	if content, _, _ := Build(facts, Memory{}, limits); len(content.Peers) != 0 {
@@ -194,8 +207,8 @@ func TestBuildIsPure(t *testing.T) {
 	before := Memory{"b": {address: "b:6443"}}
 	first, memory, next := Build(facts, before, limits)
 	second, memory2, next2 := Build(facts, before, limits)
-	options := cmp.AllowUnexported(memory2["b"], served{}, Account{})
-	if diff := cmp.Diff(first, second); diff != "" {
+	options := cmp.AllowUnexported(memory2["b"], served{}, Account{}, snapshot.List{})
+	if diff := cmp.Diff(first, second, options); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(memory, memory2, options); diff != "" || next != next2 {

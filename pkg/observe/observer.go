@@ -171,10 +171,11 @@ func (o *Observer) loop(ctx context.Context) {
 // when to look again at the latest.
 func (o *Observer) look(ctx context.Context, started time.Time) time.Time {
 	facts := o.facts(ctx)
-	content, memory, next := Build(facts, o.memory, o.config.Limits)
-	o.memory = memory
 	deadline := started.Add(readyTimeout)
 	late := !facts.Now.Before(deadline)
+	facts.Blind = late && facts.Local == nil
+	content, memory, next := Build(facts, o.memory, o.config.Limits)
+	o.memory = memory
 	if !o.isReady {
 		o.isReady = facts.Listed && facts.Local != nil && o.config.Exclusions.Synced() && (late || complete(content))
 		if !o.isReady && !late && (next.IsZero() || deadline.Before(next)) {
@@ -183,7 +184,6 @@ func (o *Observer) look(ctx context.Context, started time.Time) time.Time {
 	}
 	content.Ready = o.isReady
 	content.BuiltIn = o.config.BuiltIn
-	content.Blind = late && facts.Local == nil
 	o.publish(snapshot.New(content))
 	if o.isReady || late {
 		o.tellReady(ctx, facts)

@@ -338,19 +338,19 @@ func TestAnIncarnationThatChangesAllTheTimeStarvesNoFetch(t *testing.T) {
 	})
 }
 
-// A server that can't read what it serves behaves as without the filter.
+// A server that can't read what it serves still knows what others do.
 func TestAnUnreadableOwnDocumentBlindsTheServerAndNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{listed: true, serves: map[string]string{}}
+		c := &cluster{listed: true, serves: map[string]string{"b:1": "theirs"}, members: []lease.Member{at("b", "b:1", "b_1")}}
 		o := observed(t, c)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if !isReady(o) || !o.Load().Blind() || kind(o, "ours") != snapshot.Local || o.Load().Ready() {
-			t.Errorf("ready %t, blind %t, ours is %v", isReady(o), o.Load().Blind(), kind(o, "ours"))
+		if !isReady(o) || !o.Load().Blind() || kind(o, "ours") != snapshot.Absent || kind(o, "theirs") != snapshot.Peers || o.Load().Ready() {
+			t.Errorf("ready %t, blind %t, ours is %v, theirs %v", isReady(o), o.Load().Blind(), kind(o, "ours"), kind(o, "theirs"))
 		}
 		c.set(func() { c.serves["local"] = "ours" })
 		time.Sleep(11 * time.Second)
-		if o.Load().Blind() || !o.Load().Ready() || kind(o, "theirs") != snapshot.Absent {
+		if o.Load().Blind() || !o.Load().Ready() || kind(o, "ours") != snapshot.Local {
 			t.Error("still blind when it can read again")
 		}
 	})

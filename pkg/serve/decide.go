@@ -28,6 +28,9 @@ const (
 	// serveLocallyMarked does the same, and tells the peer that sent the request
 	// that this server does not serve it.
 	serveLocallyMarked
+	// serveOrRefuse hands the request on to the local chain, but answers 503 where
+	// that does not serve it.
+	serveOrRefuse
 	// forwardToPeer sends the request to one of the route's candidates.
 	forwardToPeer
 	// serveDocument answers with a document that was found.
@@ -41,11 +44,17 @@ const (
 	refuseMarked
 )
 
-// decideResource decides about a request for a resource.
-func decideResource(from origin, route snapshot.Kind) action {
+// decideResource decides about a request for a resource. While this server is
+// blind only the local chain knows what it serves, so it is asked first; a peer
+// that sent the request sees from the answer alone whether to ask another.
+func decideResource(from origin, route snapshot.Kind, blind bool) action {
 	switch {
 	case route == snapshot.Local, from == fromSelf:
 		return serveLocally
+	case blind && (from == fromPeer || route == snapshot.Absent):
+		return serveLocally
+	case blind:
+		return serveOrRefuse
 	case from == fromPeer && route == snapshot.Absent:
 		return serveLocallyMarked
 	case from == fromPeer:
@@ -85,6 +94,16 @@ func decideFacts(from origin, alone bool, kind document.Kind) facts {
 		return ofOwn
 	}
 	return ofChain
+}
+
+// decideBlind decides about a document while this server is blind. elsewhere is
+// true if another member lists what it is about, or may: then the local chain's
+// would lack that, and a merged one what this server serves.
+func decideBlind(of facts, elsewhere bool) action {
+	if of == ofAll && elsewhere {
+		return refuse
+	}
+	return serveLocally
 }
 
 // decideDocument decides about a document that is not the local chain's, by

@@ -12,28 +12,38 @@ func TestDecideResource(t *testing.T) {
 		name  string
 		from  origin
 		route snapshot.Kind
+		blind bool
 		want  action
 	}{
-		{"local wins", fromClient, snapshot.Local, serveLocally},
-		{"what only a peer serves is forwarded", fromClient, snapshot.Peers, forwardToPeer},
-		{"so is what only an unreachable peer serves, to its last address", fromClient, snapshot.Unreachable, forwardToPeer},
-		{"what may be served somewhere is no 404", fromClient, snapshot.Unknown, refuse},
-		{"what no one serves is the local chain's 404", fromClient, snapshot.Absent, serveLocally},
+		{"local wins", fromClient, snapshot.Local, false, serveLocally},
+		{"what only a peer serves is forwarded", fromClient, snapshot.Peers, false, forwardToPeer},
+		{"so is what only an unreachable peer serves, to its last address", fromClient, snapshot.Unreachable, false, forwardToPeer},
+		{"what may be served somewhere is no 404", fromClient, snapshot.Unknown, false, refuse},
+		{"what no one serves is the local chain's 404", fromClient, snapshot.Absent, false, serveLocally},
 
-		{"a peer's request is served where it is local", fromPeer, snapshot.Local, serveLocally},
-		{"a peer's request makes no second hop", fromPeer, snapshot.Peers, refuseMarked},
-		{"nor to an unreachable peer", fromPeer, snapshot.Unreachable, refuseMarked},
-		{"a peer's request in doubt is refused", fromPeer, snapshot.Unknown, refuseMarked},
-		{"a peer's request for what no one serves gets the 404 and the marker", fromPeer, snapshot.Absent, serveLocallyMarked},
+		{"a peer's request is served where it is local", fromPeer, snapshot.Local, false, serveLocally},
+		{"a peer's request makes no second hop", fromPeer, snapshot.Peers, false, refuseMarked},
+		{"nor to an unreachable peer", fromPeer, snapshot.Unreachable, false, refuseMarked},
+		{"a peer's request in doubt is refused", fromPeer, snapshot.Unknown, false, refuseMarked},
+		{"a peer's request for what no one serves gets the 404 and the marker", fromPeer, snapshot.Absent, false, serveLocallyMarked},
 
-		{"the own client is served locally", fromSelf, snapshot.Local, serveLocally},
-		{"also what a peer serves", fromSelf, snapshot.Peers, serveLocally},
-		{"also what an unreachable peer serves", fromSelf, snapshot.Unreachable, serveLocally},
-		{"also in doubt", fromSelf, snapshot.Unknown, serveLocally},
-		{"also what no one serves", fromSelf, snapshot.Absent, serveLocally},
+		{"the own client is served locally", fromSelf, snapshot.Local, false, serveLocally},
+		{"also what a peer serves", fromSelf, snapshot.Peers, false, serveLocally},
+		{"also what an unreachable peer serves", fromSelf, snapshot.Unreachable, false, serveLocally},
+		{"also in doubt", fromSelf, snapshot.Unknown, false, serveLocally},
+		{"also what no one serves", fromSelf, snapshot.Absent, false, serveLocally},
+
+		{"a blind server serves what no one else does", fromClient, snapshot.Absent, true, serveLocally},
+		{"and all else that it can", fromClient, snapshot.Peers, true, serveOrRefuse},
+		{"also if who else serves it can't be reached", fromClient, snapshot.Unreachable, true, serveOrRefuse},
+		{"or is not known", fromClient, snapshot.Unknown, true, serveOrRefuse},
+		{"an excluded resource is its own, blind or not", fromClient, snapshot.Local, true, serveLocally},
+		{"a blind server marks no answer to a peer: it may be about an object", fromPeer, snapshot.Absent, true, serveLocally},
+		{"nor does it refuse what it may serve", fromPeer, snapshot.Peers, true, serveLocally},
+		{"the own client of a blind server is served locally", fromSelf, snapshot.Unknown, true, serveLocally},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := decideResource(tc.from, tc.route); got != tc.want {
+			if got := decideResource(tc.from, tc.route, tc.blind); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})
@@ -64,6 +74,25 @@ func TestDecideFacts(t *testing.T) {
 				if got := decideFacts(tc.from, tc.alone, kind); got != tc.want {
 					t.Errorf("%s: got %d, want %d", kind, got, tc.want)
 				}
+			}
+		})
+	}
+}
+
+func TestDecideBlind(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		of        facts
+		elsewhere bool
+		want      action
+	}{
+		{"what no one else lists is the local chain's", ofAll, false, serveLocally},
+		{"what someone else lists can't be merged", ofAll, true, refuse},
+		{"what this server serves alone is the local chain's", ofOwn, true, serveLocally},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := decideBlind(tc.of, tc.elsewhere); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})
 	}

@@ -119,12 +119,14 @@ func (f *filter) takeLoopHeader(r *http.Request) (proxied bool) {
 // serveResource answers a request for a resource.
 func (f *filter) serveResource(w http.ResponseWriter, r *http.Request, info *apirequest.RequestInfo, proxied bool) {
 	resource := snapshot.Resource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource}
-	route := f.snapshot(r, proxied).Route(resource, info.Verb)
-	if route.Kind == snapshot.Local {
+	current := f.snapshot(r, proxied)
+	route := current.Route(resource, info.Verb)
+	// An answer from a pod or a service behind tells nothing about this server.
+	if route.Kind == snapshot.Local || current.Blind() && info.Subresource == "proxy" {
 		f.serveLocal(w, r, proxied)
 		return
 	}
-	f.act(w, r, proxied, decideResource(originOf(r, proxied), route.Kind), route.Candidates)
+	f.act(w, r, proxied, decideResource(originOf(r, proxied), route.Kind, current.Blind()), route.Candidates)
 }
 
 // servePath answers a request that is not for a resource. Only documents that
@@ -140,8 +142,12 @@ func (f *filter) servePath(w http.ResponseWriter, r *http.Request, proxied bool)
 		return
 	}
 	of := decideFacts(originOf(r, proxied), asked.Alone, asked.Kind)
-	if of == ofChain || f.Snapshots.Load().Blind() {
+	if of == ofChain {
 		f.serveLocal(w, r, proxied)
+		return
+	}
+	if current := f.Snapshots.Load(); current.Blind() {
+		f.act(w, r, proxied, decideBlind(of, current.Elsewhere(asked.Path, asked.GroupVersion)), nil)
 		return
 	}
 	found := f.look(r, of, asked)
@@ -206,6 +212,8 @@ func (f *filter) act(w http.ResponseWriter, r *http.Request, proxied bool, actio
 	switch action {
 	case serveLocallyMarked:
 		f.next.ServeHTTP(markedFor(w, true), r)
+	case serveOrRefuse:
+		f.serveOrRefuse(w, r)
 	case forwardToPeer:
 		f.Forwarder.Forward(w, r, candidates)
 	case refuseMarked:

@@ -315,14 +315,3 @@ func TestOnlyAnAnswerThatSaysNotServedIsMarked(t *testing.T) {
 		})
 	}
 }
-
-// A server that can't find out what it serves behaves as without the filter.
-func TestABlindServerServesEverythingLocally(t *testing.T) {
-	blind := snapshot.New(snapshot.Content{Blind: true, Unsure: true})
-	for _, what := range []string{"ours", "theirs", "nothing", "/apis"} {
-		w := &world{snap: blind}
-		if w.serve(get(alice, what, "Accept", aggregated)); w.local == nil || w.refreshed {
-			t.Errorf("%s was not served locally at once", what)
-		}
-	}
-}

@@ -31,6 +31,25 @@ type List struct {
 	ServerETag string
 	// Items are the list's groups in the server's order.
 	Items []apidiscoveryv2.APIGroupDiscovery
+
+	// resources are made of the items by NewList. Without them each snapshot makes
+	// some.
+	resources resources
+}
+
+// NewList returns a list of the groups, which belong to it from then on. It makes
+// here, once, what every snapshot looks up: who reads a large list pays for it,
+// not who publishes.
+func NewList(etag, serverETag string, groups []apidiscoveryv2.APIGroupDiscovery) *List {
+	return &List{ETag: etag, ServerETag: serverETag, Items: groups, resources: newResources(groups)}
+}
+
+// indexed returns what the list names, by resource.
+func (l *List) indexed() resources {
+	if l.resources != nil {
+		return l.resources
+	}
+	return newResources(l.Items)
 }
 
 // SameContent reports whether d and o describe the same server with the same

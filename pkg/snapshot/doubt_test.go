@@ -46,3 +46,36 @@ func TestInDoubt(t *testing.T) {
 		})
 	}
 }
+
+func TestElsewhere(t *testing.T) {
+	widgets := schema.GroupVersionResource{Group: "crd.example.com", Version: "v1", Resource: "widgets"}
+	custom := group("crd.example.com", "v1", resource("widgets", "get"))
+	alone := Content{Local: document("a", group("apps", "v1", resource("deployments", "get")))}
+	peer := &Peer{ServerID: "b", Document: document("b", group("", "v1", resource("pods", "get")), group("batch", "v1", resource("jobs", "get")), custom)}
+	joined := Content{Peers: []*Peer{peer}, Excluded: &Exclusions{Resources: map[schema.GroupVersionResource]time.Time{widgets: {}}}}
+	for _, tc := range []struct {
+		name           string
+		content        Content
+		path           Path
+		group, version string
+		want           bool
+	}{
+		{"the groups, with a peer", joined, PathAPIs, "", "", true},
+		{"the core group, with a peer", joined, PathAPI, "", "", true},
+		{"the groups, without one", alone, PathAPIs, "", "", false},
+		{"the groups, in doubt", Content{Unsure: true}, PathAPIs, "", "", true},
+		{"a peer's group", joined, PathAPIs, "batch", "", true},
+		{"a peer's version", joined, PathAPIs, "batch", "v1", true},
+		{"a peer's version of the core group", joined, PathAPI, "", "v1", true},
+		{"another version of its group", joined, PathAPIs, "batch", "v2", false},
+		{"another version, in doubt", Content{Peers: joined.Peers, Unsure: true}, PathAPIs, "batch", "v2", true},
+		{"what this server alone lists", alone, PathAPIs, "apps", "v1", false},
+		{"a custom resource, which all have", joined, PathAPIs, "crd.example.com", "v1", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := New(tc.content).Elsewhere(tc.path, schema.GroupVersion{Group: tc.group, Version: tc.version}); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}

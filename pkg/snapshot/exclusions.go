@@ -73,6 +73,7 @@ func (e *Exclusions) hides(gone, checked time.Time) bool {
 	return gone.IsZero() || gone.After(checked.Add(-e.Grace))
 }
 
-func (e *Exclusions) empty() bool {
-	return e == nil || len(e.Resources)+len(e.GroupVersions) == 0
+// from returns what must stay out of a document checked at the given time.
+func (e *Exclusions) from(checked time.Time) func(schema.GroupVersionResource) bool {
+	return func(gvr schema.GroupVersionResource) bool { return e.Hides(gvr, checked) }
 }

@@ -7,6 +7,10 @@ type Resource struct {
 	Group, Version, Resource, Subresource string
 }
 
+func (r Resource) gvr() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}
+}
+
 // Kind is the kind of a [Route].
 type Kind int
 
@@ -45,42 +49,48 @@ func (k Kind) String() string {
 type Route struct {
 	Kind Kind
 	// Candidates are the peers to ask, the most reliable state first, for the
-	// kinds Peers and Unreachable. The slice is shared: read only.
+	// kinds Peers and Unreachable.
 	Candidates []*Peer
 }
 
-// entry is what is known of one resource.
-type entry struct {
-	// local are the verbs that this server serves.
-	local Verbs
-	// remote is nil unless a peer serves a verb that this server does not.
-	remote *[len(verbNames)]Route
-}
-
-// Route returns who serves the resource with the verb. It takes one map
-// look-up and allocates nothing. A verb that can't be routed (empty, "proxy")
-// is Local: only the local chain knows what to do with it.
+// Route returns who serves the resource with the verb. For what this server
+// serves it takes one map look-up and allocates nothing; else it takes one more
+// for each peer, and allocates the candidates. A verb that can't be routed
+// (empty, "proxy") is Local: only the local chain knows what to do with it.
 func (s *Snapshot) Route(r Resource, verb string) Route {
 	v := verbOf(verb)
-	if v == 0 {
+	if v == 0 || s.local.in(r.Group)[r].Has(v) {
 		return Route{Kind: Local}
 	}
-	e := s.routes[r]
-	if e.local.Has(v) {
-		return Route{Kind: Local}
+	candidates := s.candidates(r, v)
+	switch {
+	case len(candidates) == 0:
+		return s.missing(r)
+	case candidates[0].State.Reachable():
+		return Route{Kind: Peers, Candidates: candidates}
 	}
-	if e.remote != nil && !s.content.Blind {
-		if route := e.remote[v.index()]; route.Kind != Absent {
-			return route
+	return Route{Kind: Unreachable, Candidates: candidates}
+}
+
+// candidates returns the peers that serve the resource with the verb, the most
+// reliable first. What is excluded from a peer's document is not taken from it.
+func (s *Snapshot) candidates(r Resource, v Verbs) (found []*Peer) {
+	for i := range s.peers {
+		peer := &s.peers[i]
+		if !peer.in(r.Group)[r].Has(v) || s.content.Excluded.Hides(r.gvr(), peer.Document.Checked) {
+			continue
 		}
+		if found == nil {
+			found = make([]*Peer, 0, len(s.peers))
+		}
+		found = append(found, peer.Peer)
 	}
-	return s.missing(r)
+	return found
 }
 
 // missing is the route of what no known document lists.
 func (s *Snapshot) missing(r Resource) Route {
-	gvr := schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}
-	if s.content.Blind || s.content.Excluded.Owns(gvr) {
+	if s.content.Excluded.Owns(r.gvr()) {
 		return Route{Kind: Local}
 	}
 	if s.content.Unsure && s.builtIn(r.Group) {

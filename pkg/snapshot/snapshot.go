@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -23,8 +22,8 @@ type Content struct {
 	// Unsure is true while what some member serves is not known: what no
 	// document lists is then Unknown, not Absent.
 	Unsure bool
-	// Blind is true when what this server serves could not be found out in time:
-	// then every route is Local, as it would be without a peer proxy.
+	// Blind is true when what this server serves could not be found out in time.
+	// Then only the local chain knows, and routes are those of the other members.
 	Blind bool
 	// Ready is true once the leases, the local document and a document of every
 	// member that could be asked are known, and stays true.
@@ -45,8 +44,16 @@ func BuiltIn(group string) bool {
 type Snapshot struct {
 	content Content
 	builtIn func(group string) bool
-	routes  map[Resource]entry
 	views   [numPaths]View
+	// local is what this server serves, nothing while that is not known.
+	local index
+	// peers are those with a document, the most reliable first.
+	peers []indexedPeer
+}
+
+type indexedPeer struct {
+	*Peer
+	index
 }
 
 // New makes the snapshot of a content, which belongs to the snapshot from then
@@ -60,7 +67,15 @@ func New(c Content) *Snapshot {
 	for path := range s.views {
 		s.views[path] = newView(&s.content, Path(path))
 	}
-	s.routes = newRoutes(&s.content, s.views)
+	if c.Local != nil {
+		s.local = indexOf(c.Local)
+	}
+	for _, peer := range s.content.Peers {
+		if peer.Document != nil {
+			s.peers = append(s.peers, indexedPeer{peer, indexOf(peer.Document)})
+		}
+	}
+	slices.SortStableFunc(s.peers, func(a, b indexedPeer) int { return cmp.Compare(a.State, b.State) })
 	return s
 }
 
@@ -74,8 +89,8 @@ func (s *Snapshot) Peers() []*Peer { return s.content.Peers }
 // document and a document of every member that could be asked were known once.
 func (s *Snapshot) Ready() bool { return s.content.Ready }
 
-// Blind reports whether nothing is known that a request could be judged by:
-// then every route is Local, and documents are the local chain's.
+// Blind reports whether what this server serves could not be found out in time:
+// then no route but that of what is excluded is Local.
 func (s *Snapshot) Blind() bool { return s.content.Blind }
 
 // View returns the documents at a path that a merged document is made of.
@@ -142,7 +157,7 @@ func newView(c *Content, path Path) View {
 			ServerID: peer.ServerID,
 			State:    peer.State,
 			Whole:    whole,
-			Own:      without(whole, c.Excluded, peer.Document.Checked),
+			Own:      without(whole, c.Excluded.from(peer.Document.Checked)),
 		})
 	}
 	slices.SortStableFunc(sources, func(a, b Source) int { return cmp.Compare(a.ServerID, b.ServerID) })
@@ -153,104 +168,9 @@ func viewKey(sources []Source) string {
 	h := sha256.New()
 	for _, src := range sources {
 		fmt.Fprintf(h, "%q %t %t %t %q %q\n", src.ServerID, src.Local, src.State == StateStarting, src.State.Reachable(), src.Whole.ETag, src.Own.ETag)
-		if !src.Local {
-			continue
+		if src.Local {
+			fmt.Fprintln(h, excludedTag(src.Whole, src.Excluded))
 		}
-		eachExcluded(src.Whole, src.Excluded, func(gvr schema.GroupVersionResource) { fmt.Fprintln(h, gvr) })
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
-
-// eachExcluded calls f for all of a list that is excluded: with an empty
-// resource for a group-version as a whole.
-func eachExcluded(list *List, excluded func(schema.GroupVersionResource) bool, f func(schema.GroupVersionResource)) {
-	for _, group := range list.Items {
-		for _, version := range group.Versions {
-			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
-			if whole := gv.WithResource(""); excluded(whole) {
-				f(whole)
-			}
-			for _, resource := range version.Resources {
-				if gvr := gv.WithResource(resource.Resource); excluded(gvr) {
-					f(gvr)
-				}
-			}
-		}
-	}
-}
-
-// newRoutes indexes the documents by resource.
-func newRoutes(c *Content, views [numPaths]View) map[Resource]entry {
-	peers := make(map[string]*Peer, len(c.Peers))
-	for _, peer := range c.Peers {
-		peers[peer.ServerID] = peer
-	}
-	routes := map[Resource]entry{}
-	var candidates []Source
-	for _, view := range views {
-		for _, src := range view.Sources {
-			if !src.Local {
-				candidates = append(candidates, src)
-				continue
-			}
-			eachResource(src.Own, func(r Resource, verbs Verbs) {
-				e := routes[r]
-				e.local |= verbs
-				routes[r] = e
-			})
-		}
-	}
-	// The most reliable first, so that each route's candidates come in that order.
-	slices.SortStableFunc(candidates, func(a, b Source) int { return cmp.Compare(a.State, b.State) })
-	for _, src := range candidates {
-		addRemote(routes, src, peers[src.ServerID])
-	}
-	return routes
-}
-
-// addRemote adds a peer to the routes of what it serves and this server does not.
-func addRemote(routes map[Resource]entry, src Source, peer *Peer) {
-	eachResource(src.Own, func(r Resource, verbs Verbs) {
-		e := routes[r]
-		missing := verbs &^ e.local
-		if missing == 0 {
-			return
-		}
-		if e.remote == nil {
-			e.remote = &[len(verbNames)]Route{}
-		}
-		for ; missing != 0; missing &= missing - 1 {
-			route := &e.remote[missing.index()]
-			if slices.Contains(route.Candidates, peer) {
-				continue
-			}
-			if route.Kind == Absent {
-				route.Kind = Unreachable
-			}
-			if peer.State.Reachable() {
-				route.Kind = Peers
-			}
-			route.Candidates = append(route.Candidates, peer)
-		}
-		routes[r] = e
-	})
-}
-
-// eachResource calls f for every resource and subresource that a list names.
-func eachResource(list *List, f func(Resource, Verbs)) {
-	for _, group := range list.Items {
-		for _, version := range group.Versions {
-			for _, resource := range version.Resources {
-				r := Resource{Group: group.Name, Version: version.Version, Resource: resource.Resource}
-				f(r, VerbsOf(resource.Verbs...))
-				for _, sub := range resource.Subresources {
-					r.Subresource = sub.Subresource
-					f(r, VerbsOf(sub.Verbs...))
-				}
-			}
-		}
-	}
-}
-
-// index is the position of the set's lowest verb.
-func (v Verbs) index() int { return bits.TrailingZeros16(uint16(v)) }

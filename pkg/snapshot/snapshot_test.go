@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -64,6 +65,9 @@ func TestRoute(t *testing.T) {
 		group("example.com", "v1", resource("widgets", "get")))
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	owned := &Exclusions{Grace: time.Minute, Resources: map[schema.GroupVersionResource]time.Time{widgets: {}}}
+	deleted := &Exclusions{Grace: time.Minute, Resources: map[schema.GroupVersionResource]time.Time{widgets: checked}}
+	later := *newer
+	later.Checked = checked.Add(time.Minute)
 	peer := func(state State, id string) *Peer { return &Peer{ServerID: id, State: state, Document: newer} }
 
 	status := Resource{"storage.k8s.io", "v1", "csinodes", "status"}
@@ -85,6 +89,10 @@ func TestRoute(t *testing.T) {
 		{"only unreachable peers have it", Content{Local: local, Peers: []*Peer{peer(StateUnreachable, "b"), peer(StateDeparted, "c")}}, status, "get", Unreachable, []string{"b", "c"}},
 		{"a custom resource is never a peer's", Content{Local: local, Excluded: owned, Peers: []*Peer{peer(StateServing, "b")}}, Resource{"example.com", "v1", "widgets", ""}, "get", Local, nil},
 		{"nor is a subresource of it", Content{Local: local, Excluded: owned, Unsure: true}, Resource{"example.com", "v1", "widgets", "status"}, "get", Local, nil},
+		{"a deleted custom resource stays out of the documents from before", Content{Local: local, Excluded: deleted, Peers: []*Peer{peer(StateServing, "b")}}, Resource{"example.com", "v1", "widgets", ""}, "get", Absent, nil},
+		{"and is in those that were checked long after", Content{Local: local, Excluded: deleted, Peers: []*Peer{peer(StateServing, "b"), {ServerID: "c", Document: &later}}}, Resource{"example.com", "v1", "widgets", ""}, "get", Peers, []string{"c"}},
+		{"a blind server knows what others serve", Content{Blind: true, Peers: []*Peer{peer(StateServing, "b")}}, status, "get", Peers, []string{"b"}},
+		{"and what is excluded is its own", Content{Blind: true, Excluded: owned, Peers: []*Peer{peer(StateServing, "b")}}, Resource{"example.com", "v1", "widgets", ""}, "get", Local, nil},
 		{"without doubt what no one has is Absent", Content{Local: local}, Resource{"apps", "v9", "deployments", ""}, "get", Absent, nil},
 		{"in doubt it is Unknown", Content{Local: local, Unsure: true}, Resource{"apps", "v9", "deployments", ""}, "get", Unknown, nil},
 		{"in doubt a group that can't be built in is Absent", Content{Local: local, Unsure: true}, Resource{"example.org", "v1", "gadgets", ""}, "get", Absent, nil},
@@ -126,6 +134,40 @@ func TestRouteDoesNotAllocate(t *testing.T) {
 	pods := Resource{"", "v1", "pods", ""}
 	if got := testing.AllocsPerRun(100, func() { s.Route(pods, "get") }); got != 0 {
 		t.Errorf("a look-up allocates %v times", got)
+	}
+}
+
+// Law 10: a huge peer delays no one. All that depends on the size of a document
+// is made once, by the one who has read it.
+func TestASnapshotCostsNoMoreForHugeDocuments(t *testing.T) {
+	c := ofThree(huge)
+	if got := allocated(func() { New(c) }); got > 1<<20 {
+		t.Errorf("a snapshot of a peer with 100000 resources takes %d bytes", got)
+	}
+	if got := New(c).Route(Resource{"huge.k8s.io", "v1", "resource99999", "status"}, "get"); got.Kind != Peers {
+		t.Errorf("the last of them is %v", got.Kind)
+	}
+}
+
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A list is the same, indexed before or when a snapshot is made of it.
+func TestAListNeedNotBeIndexed(t *testing.T) {
+	local := document("a", group("", "v1", resource("pods", "get")), group("apps", "v1", resource("deployments", "get")))
+	indexed := &Document{ServerID: "a", Core: *NewList("core", "", local.Core.Items), Groups: *NewList("groups", "", local.Groups.Items)}
+	for _, d := range []*Document{local, indexed} {
+		s := New(Content{Local: d})
+		for r, want := range map[Resource]Kind{{"", "v1", "pods", ""}: Local, {"apps", "v1", "deployments", ""}: Local, {"apps", "v1", "pods", ""}: Absent} {
+			if got := s.Route(r, "get").Kind; got != want {
+				t.Errorf("%v is %v, want %v", r, got, want)
+			}
+		}
 	}
 }
 

@@ -4,11 +4,6 @@ package snapshot
 // discovery documents name them.
 type Verbs uint16
 
-// verbNames are the verbs that can be routed. RequestInfo has two more, the
-// empty one (OPTIONS and unknown methods) and "proxy" (a legacy path prefix);
-// no discovery document lists either.
-var verbNames = [...]string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
-
 // VerbsOf returns the set of the named verbs. Names that can't be routed are
 // left out.
 func VerbsOf(names ...string) Verbs {
@@ -22,6 +17,9 @@ func VerbsOf(names ...string) Verbs {
 // Has reports whether the set holds every verb of o, and o is not empty.
 func (v Verbs) Has(o Verbs) bool { return o != 0 && v&o == o }
 
+// verbOf returns the set of one verb that can be routed. RequestInfo has two more,
+// the empty one (OPTIONS and unknown methods) and "proxy" (a legacy path prefix);
+// no discovery document lists either.
 func verbOf(name string) Verbs {
 	switch name {
 	case "get":

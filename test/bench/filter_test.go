@@ -30,9 +30,9 @@ const groups = 70
 
 // discovered is the document of a server: each group has two versions with
 // four resources that have a status.
-func discovered() snapshot.List {
+func discovered() *snapshot.List {
 	verbs := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
-	list := snapshot.List{ETag: "bench"}
+	var list []apidiscoveryv2.APIGroupDiscovery
 	for g := range groups {
 		group := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("group%d.k8s.io", g)}}
 		for _, version := range []string{"v1", "v1beta1"} {
@@ -48,16 +48,16 @@ func discovered() snapshot.List {
 			}
 			group.Versions = append(group.Versions, v)
 		}
-		list.Items = append(list.Items, group)
+		list = append(list, group)
 	}
-	return list
+	return snapshot.NewList("bench", "", list)
 }
 
 // content is what a server knows in a cluster of three that serve the same.
 func content() snapshot.Content {
-	c := snapshot.Content{Local: &snapshot.Document{ServerID: "a", Groups: discovered()}, Ready: true}
+	c := snapshot.Content{Local: &snapshot.Document{ServerID: "a", Groups: *discovered()}, Ready: true}
 	for _, id := range []string{"b", "c"} {
-		c.Peers = append(c.Peers, &snapshot.Peer{ServerID: id, Document: &snapshot.Document{ServerID: id, Groups: discovered()}})
+		c.Peers = append(c.Peers, &snapshot.Peer{ServerID: id, Document: &snapshot.Document{ServerID: id, Groups: *discovered()}})
 	}
 	return c
 }
@@ -159,40 +159,4 @@ func upstreamFilter(b *testing.B) func(http.Handler) http.Handler {
 		}
 	}
 	return proxy.WrapHandler
-}
-
-func BenchmarkRoute(b *testing.B) {
-	c := content()
-	version := &c.Peers[0].Document.Groups.Items[0].Versions[0]
-	version.Resources = append(version.Resources, apidiscoveryv2.APIResourceDiscovery{Resource: "theirs", Verbs: []string{"get"}})
-	s := snapshot.New(c)
-	for _, route := range []struct {
-		name     string
-		resource snapshot.Resource
-		want     snapshot.Kind
-	}{
-		{"local", snapshot.Resource{Group: "group7.k8s.io", Version: "v1", Resource: "resource2"}, snapshot.Local},
-		{"peers", snapshot.Resource{Group: "group0.k8s.io", Version: "v1", Resource: "theirs"}, snapshot.Peers},
-		{"absent", snapshot.Resource{Group: "group0.k8s.io", Version: "v1", Resource: "nothing"}, snapshot.Absent},
-	} {
-		b.Run(route.name, func(b *testing.B) {
-			b.ReportAllocs()
-			var got snapshot.Route
-			for b.Loop() {
-				got = s.Route(route.resource, "get")
-			}
-			if got.Kind != route.want {
-				b.Errorf("got %v, want %v", got.Kind, route.want)
-			}
-		})
-	}
-}
-
-// BenchmarkSnapshot makes the snapshot of three servers.
-func BenchmarkSnapshot(b *testing.B) {
-	c := content()
-	b.ReportAllocs()
-	for b.Loop() {
-		snapshot.New(c)
-	}
 }

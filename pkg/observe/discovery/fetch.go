@@ -120,7 +120,7 @@ func decode(path snapshot.Path, header http.Header, body []byte) (*snapshot.List
 		return nil, err
 	}
 	sum := sha256.Sum256(body)
-	return &snapshot.List{ETag: hex.EncodeToString(sum[:]), ServerETag: serverETag(header), Items: list.Items}, nil
+	return snapshot.NewList(hex.EncodeToString(sum[:]), serverETag(header), list.Items), nil
 }
 
 // checkGroups refuses groups that can't be where they are: the core group alone

@@ -39,7 +39,7 @@ func (x *exchange) judge(res *http.Response) reason {
 		if r := x.ifUnready(); r != "" {
 			return r
 		}
-		if saysNotServed(res.StatusCode, res.Header.Get("Content-Type"), peek(res), x.forwarder.Serializer.SupportedMediaTypes()) {
+		if SaysNotServed(res.StatusCode, res.Header.Get("Content-Type"), peek(res), x.forwarder.Serializer.SupportedMediaTypes()) {
 			return reasonNotServed
 		}
 	}
@@ -80,14 +80,14 @@ func peek(res *http.Response) []byte {
 	return head
 }
 
-// saysNotServed reports whether a kube-apiserver without a marker of its own
+// SaysNotServed reports whether a kube-apiserver without a marker of its own
 // says by a 404 or 405 that it does not serve the resource at all, rather than
 // that there is no such object: a Status of the latter kind names the resource.
 //
 // What can't be decoded says nothing, and passes: the answer may be about an
 // object. An answer to HEAD is no loss, since a kube-apiserver has no handler for
 // HEAD of any resource and answers 405 whether it serves the resource or not.
-func saysNotServed(code int, contentType string, body []byte, decoders []runtime.SerializerInfo) bool {
+func SaysNotServed(code int, contentType string, body []byte, decoders []runtime.SerializerInfo) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		return false

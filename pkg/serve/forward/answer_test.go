@@ -63,7 +63,7 @@ func TestSaysNotServed(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := saysNotServed(test.code, test.contentType, []byte(test.body), codecs.SupportedMediaTypes()); got != test.want {
+			if got := SaysNotServed(test.code, test.contentType, []byte(test.body), codecs.SupportedMediaTypes()); got != test.want {
 				t.Errorf("got %t for %q", got, test.body)
 			}
 		})
@@ -88,7 +88,7 @@ func FuzzSaysNotServed(f *testing.F) {
 	f.Add(405, "application/vnd.kubernetes.protobuf", []byte("k8s\x00"))
 	decoders := peertest.Codecs().SupportedMediaTypes()
 	f.Fuzz(func(_ *testing.T, code int, contentType string, body []byte) {
-		saysNotServed(code, contentType, body, decoders)
+		SaysNotServed(code, contentType, body, decoders)
 	})
 }
 
