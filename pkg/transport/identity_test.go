@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,9 +28,9 @@ func newIdentity(t testing.TB) *transport.Transport {
 	return tr
 }
 
-// received is the user that a kube-apiserver reads from a request with these
-// headers, once it has crossed HTTP/1.1, the stricter of the two versions.
-func received(t testing.TB, h http.Header) *user.DefaultInfo {
+// crossed is a request with these headers that has crossed HTTP/1.1, the stricter
+// of the two versions.
+func crossed(t testing.TB, h http.Header) (*http.Request, error) {
 	t.Helper()
 	var wire bytes.Buffer
 	req, err := http.NewRequest("GET", "https://peer/", nil)
@@ -40,7 +41,14 @@ func received(t testing.TB, h http.Header) *user.DefaultInfo {
 	if err := req.Write(&wire); err != nil {
 		t.Fatal(err)
 	}
-	got, err := http.ReadRequest(bufio.NewReader(&wire))
+	return http.ReadRequest(bufio.NewReader(&wire))
+}
+
+// received is the user that a kube-apiserver reads from a request with these
+// headers.
+func received(t testing.TB, h http.Header) *user.DefaultInfo {
+	t.Helper()
+	got, err := crossed(t, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +101,9 @@ func TestNoOtherIdentityCrosses(t *testing.T) {
 		"X-Remote-Group":          {"system:masters"},
 		"X-Remote-Extra-Scopes":   {"all"},
 		"x-remote-extra-%73copes": {"all"},
+		"X-Remote-Login":          {"root"},
+		"x-remote-team":           {"system:masters"},
+		"X-Remote-":               {"root"},
 		"Impersonate-User":        {"root"},
 		"Impersonate-Group":       {"system:masters"},
 		"Impersonate-Uid":         {"0"},
@@ -101,11 +112,12 @@ func TestNoOtherIdentityCrosses(t *testing.T) {
 		"X-Corp-Team":             {"system:masters"},
 		"X-Corp-Extra-Scopes":     {"all"},
 		"X-Corp-Trace":            {"kept"},
+		"X-Remotely":              {"kept"},
 	}
 	if err := tr.SetIdentity(h, &user.DefaultInfo{Name: "alice"}); err != nil {
 		t.Fatal(err)
 	}
-	want := http.Header{"Accept": {"application/json"}, "X-Corp-Trace": {"kept"}, "X-Remote-User": {"alice"}}
+	want := http.Header{"Accept": {"application/json"}, "X-Corp-Trace": {"kept"}, "X-Remotely": {"kept"}, "X-Remote-User": {"alice"}}
 	if diff := cmp.Diff(want, h); diff != "" {
 		t.Error(diff)
 	}
@@ -187,6 +199,36 @@ func FuzzIdentity(f *testing.F) {
 		}
 		if diff := cmp.Diff(want, received(t, h)); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+// Whatever header a client sends, none that names or authenticates a user is left
+// of it.
+func FuzzClientHeader(f *testing.F) {
+	for _, name := range []string{"X-Remote-User", "x-remote-group", "X-REMOTE-EXTRA-a", "X-Remote-\u017f", "Impersonate-User", "authorization", "X-Corp-Team", "x-corp-extra-b", "Accept"} {
+		f.Add(name, "root")
+	}
+	tr := newIdentity(f)
+	f.Fuzz(func(t *testing.T, name, value string) {
+		h := http.Header{name: {value}}
+		if err := tr.SetIdentity(h, &user.DefaultInfo{Name: "alice"}); err != nil {
+			t.Fatal(err)
+		}
+		// What HTTP refuses to carry is no way in.
+		got, err := crossed(t, h)
+		if err != nil {
+			return
+		}
+		if users := got.Header["X-Remote-User"]; len(users) != 1 || users[0] != "alice" {
+			t.Errorf("the peer is told of the users %q", users)
+		}
+		for name := range got.Header {
+			for _, prefix := range []string{"X-Remote-", "Impersonate-", "Authorization", "X-Corp-User", "X-Corp-Team", "X-Corp-Extra-"} {
+				if name != "X-Remote-User" && strings.HasPrefix(name, prefix) && (strings.HasSuffix(prefix, "-") || name == prefix) {
+					t.Errorf("%q reaches the peer", name)
+				}
+			}
 		}
 	})
 }
