@@ -59,6 +59,8 @@ type spec struct {
 	watchGrace time.Duration
 	// before stands before the proxy's filter, behind all others.
 	before func(http.Handler) http.Handler
+	// openAPI is whether it has OpenAPI documents.
+	openAPI bool
 	// deny names users who may do nothing.
 	deny sets.Set[string]
 }
@@ -158,7 +160,7 @@ func (s *server) config(apis *apis) (*genericapiserver.Config, error) {
 	config.APIServerID = s.spec.id
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.OpenAPIV3Config = apis.openAPI()
-	config.SkipOpenAPIInstallation = true
+	config.SkipOpenAPIInstallation = !s.spec.openAPI
 	config.EnableProfiling = false
 	// The other default check watches the log from a goroutine that never ends.
 	ping := []healthz.HealthChecker{healthz.PingHealthz}
