@@ -8,6 +8,7 @@
 source "$(dirname "$0")/lib.sh"
 
 tools=$PWD/hack/tools/go.mod
+database=${GOVULNDB:-https://vuln.go.dev}
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 
@@ -38,7 +39,7 @@ for module in "${modules[@]}"; do
   read -r dir modfile <<<"$module"
   tags=
   [[ $dir != cmd ]] || tags=$(build_tag "$modfile")
-  if out=$(in_copy "$dir" "$modfile" go tool -modfile="$tools" govulncheck -tags="$tags" ./... 2>&1); then
+  if out=$(in_copy "$dir" "$modfile" go tool -modfile="$tools" govulncheck -db="$database" -tags="$tags" ./... 2>&1); then
     continue
   fi
   if [[ $out != *"fetching vulnerabilities"* ]]; then
