@@ -102,11 +102,11 @@ func listen(t *testing.T, over string) (net.Listener, string) {
 		peertest.WriteFile(t, "client.crt", client.Cert), peertest.WriteFile(t, "client.key", client.Key))
 }
 
-// through returns a transport to peers for a server that is configured to go
+// egressFile returns the --egress-selector-config-file of a server that goes
 // through the proxy for one kind of traffic.
-func through(t *testing.T, pki *peertest.PKI, traffic, proxy string) *transport.Transport {
+func egressFile(t *testing.T, traffic, proxy string) string {
 	t.Helper()
-	file := peertest.WriteFile(t, "egress.yaml", []byte(strings.Join([]string{
+	return peertest.WriteFile(t, "egress.yaml", []byte(strings.Join([]string{
 		"apiVersion: apiserver.k8s.io/v1beta1",
 		"kind: EgressSelectorConfiguration",
 		"egressSelections:",
@@ -115,7 +115,13 @@ func through(t *testing.T, pki *peertest.PKI, traffic, proxy string) *transport.
 		"    proxyProtocol: HTTPConnect",
 		"    transport: {" + proxy + "}",
 	}, "\n")))
-	configuration, err := egressselector.ReadEgressSelectorConfiguration(file)
+}
+
+// through returns a transport to peers for a server that is configured to go
+// through the proxy for one kind of traffic.
+func through(t *testing.T, pki *peertest.PKI, traffic, proxy string) *transport.Transport {
+	t.Helper()
+	configuration, err := egressselector.ReadEgressSelectorConfiguration(egressFile(t, traffic, proxy))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,6 +86,7 @@ func Validate(opts options.CompletedOptions, own peeroptions.Options) []error {
 
 // ServerFlags returns the values of the server's flags that the proxy needs.
 func ServerFlags(opts options.CompletedOptions) peeroptions.Server {
+	header := opts.Authentication.RequestHeader
 	return peeroptions.Server{
 		Gate:                utilfeature.DefaultFeatureGate.Enabled(genericfeatures.UnknownVersionInteroperabilityProxy),
 		CAFile:              opts.PeerCAFile,
@@ -93,7 +94,10 @@ func ServerFlags(opts options.CompletedOptions) peeroptions.Server {
 		AdvertisePort:       opts.PeerAdvertiseAddress.PeerAdvertisePort,
 		ProxyClientCertFile: opts.ProxyClientCertFile,
 		ProxyClientKeyFile:  opts.ProxyClientKeyFile,
-		RequestHeaderCAFile: opts.Authentication.RequestHeader.ClientCAFile,
+		RequestHeaderCAFile: header.ClientCAFile,
+		UsernameHeaders:     header.UsernameHeaders,
+		GroupHeaders:        header.GroupHeaders,
+		ExtraHeaderPrefixes: header.ExtraHeaderPrefixes,
 	}
 }
 

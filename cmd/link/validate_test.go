@@ -1,6 +1,7 @@
 package link
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,7 @@ func TestNewConfigValidates(t *testing.T) {
 	cert := "--proxy-client-cert-file=" + peertest.WriteFile(t, "proxy.crt", client.Cert)
 	key := "--proxy-client-key-file=" + peertest.WriteFile(t, "proxy.key", client.Key)
 	peers := []string{ca, cert, key}
+	headers := []string{"--requestheader-client-ca-file=x", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-"}
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -54,6 +56,9 @@ func TestNewConfigValidates(t *testing.T) {
 		{"the IP", []string{"--peer-advertise-ip=0.0.0.0"}, []string{"--peer-advertise-ip 0.0.0.0"}},
 		{"the port", append(peers, "--requestheader-client-ca-file=x", "--peer-advertise-port=https"), []string{`--peer-advertise-port "https" is no port`}},
 		{"no CA for request headers", peers, []string{"--peer-ca-file needs --requestheader-client-ca-file"}},
+		{"no headers that name a user", append(peers, "--requestheader-client-ca-file=x"),
+			[]string{"set --requestheader-username-headers=X-Remote-User", "set --requestheader-group-headers=X-Remote-Group", "set --requestheader-extra-headers-prefix=X-Remote-Extra-"}},
+		{"another header for names", slices.Concat(peers, headers, []string{"--requestheader-username-headers=X-Corp-User"}), []string{"set --requestheader-username-headers=X-Corp-User,X-Remote-User"}},
 		{"no client certificate", []string{ca}, []string{"needs --proxy-client-cert-file", "needs --proxy-client-key-file", "needs --requestheader-client-ca-file"}},
 		{"a file", append(peers, "--peer-ca-file=none"), []string{"--peer-ca-file: "}},
 		{"several at once", []string{"--peer-server-id=Apiserver_X", "--peer-advertise-ip=0.0.0.0", "--peer-unknown-grace-period=1h"},
@@ -84,6 +89,23 @@ func TestValidateFindsNothing(t *testing.T) {
 	}
 	// No flags of the proxy were added: its defaults.
 	if errs := Validate(opts, peeroptions.Options{}); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
+// The flags that the README calls required are enough, whatever else there is.
+func TestTheRequiredFlagsAreEnough(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	client := pki.ProxyClient(t)
+	opts, own := parse(t,
+		"--peer-ca-file="+peertest.WriteFile(t, "ca.crt", pki.Cluster.PEM),
+		"--proxy-client-cert-file="+peertest.WriteFile(t, "proxy.crt", client.Cert),
+		"--proxy-client-key-file="+peertest.WriteFile(t, "proxy.key", client.Key),
+		"--requestheader-client-ca-file="+peertest.WriteFile(t, "front.crt", pki.FrontProxy.PEM),
+		"--requestheader-username-headers=X-Login,x-remote-user",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-")
+	if errs := Validate(opts, own); len(errs) > 0 {
 		t.Error(errs)
 	}
 }

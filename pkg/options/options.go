@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -66,6 +68,9 @@ type Server struct {
 	ProxyClientCertFile, ProxyClientKeyFile string
 	// RequestHeaderCAFile is --requestheader-client-ca-file.
 	RequestHeaderCAFile string
+	// UsernameHeaders, GroupHeaders and ExtraHeaderPrefixes are
+	// --requestheader-username-headers, -group-headers and -extra-headers-prefix.
+	UsernameHeaders, GroupHeaders, ExtraHeaderPrefixes []string
 }
 
 // On reports whether the peer proxy is on; without it the server behaves as a
@@ -97,16 +102,43 @@ func (s Server) Validate() []error {
 			errs = append(errs, fmt.Errorf("--peer-ca-file needs --%s: %s", flag.name, flag.why))
 		}
 	}
+	errs = append(errs, s.validateHeaders()...)
 	if s.ProxyClientCertFile == "" || s.ProxyClientKeyFile == "" {
 		return errs
 	}
 	return append(errs, s.checkFiles()...)
 }
 
+// validateHeaders checks that this server reads the whole user that a peer names.
+// A stock server reads nothing by default: it would answer a peer 401, or take
+// every user for an anonymous one, or for one without groups.
+//
+// Source: RequestHeaderAuthenticationOptions in k8s.io/apiserver/pkg/server/options,
+// whose lists a kube-apiserver leaves empty, and which are taken without trimming.
+func (s Server) validateHeaders() []error {
+	var errs []error
+	for _, flag := range []struct {
+		name, header, holds string
+		value               []string
+	}{
+		{"requestheader-username-headers", "X-Remote-User", "the user's name", s.UsernameHeaders},
+		{"requestheader-group-headers", "X-Remote-Group", "the user's groups", s.GroupHeaders},
+		{"requestheader-extra-headers-prefix", "X-Remote-Extra-", "what else is known of the user", s.ExtraHeaderPrefixes},
+	} {
+		if slices.ContainsFunc(flag.value, func(name string) bool { return strings.EqualFold(name, flag.header) }) {
+			continue
+		}
+		whole := strings.Join(append(slices.Clone(flag.value), flag.header), ",")
+		errs = append(errs, fmt.Errorf("--peer-ca-file needs %s in --%s: peers send %s there; set --%[2]s=%[4]s", flag.header, flag.name, flag.holds, whole))
+	}
+	return errs
+}
+
 func (s Server) validateAddress() []error {
 	var errs []error
 	if s.AdvertiseIP != "" {
 		addr, err := netip.ParseAddr(s.AdvertiseIP)
+		addr = addr.Unmap().WithZone("")
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("--peer-advertise-ip %q is no IP address", s.AdvertiseIP))

@@ -19,6 +19,7 @@ func TestServerFlags(t *testing.T) {
 	whole := Server{
 		Gate: true, CAFile: ca, RequestHeaderCAFile: "r",
 		ProxyClientCertFile: file(client.Cert), ProxyClientKeyFile: file(client.Key),
+		UsernameHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"}, ExtraHeaderPrefixes: []string{"X-Remote-Extra-"},
 	}
 	none := filepath.Join(t.TempDir(), "none")
 	for _, tc := range []struct {
@@ -34,6 +35,17 @@ func TestServerFlags(t *testing.T) {
 		{"no client certificate", func(s *Server) { s.ProxyClientCertFile = "" }, true, []string{"--proxy-client-cert-file"}},
 		{"no client key", func(s *Server) { s.ProxyClientKeyFile = "" }, true, []string{"--proxy-client-key-file"}},
 		{"no request header CA", func(s *Server) { s.RequestHeaderCAFile = "" }, true, []string{"--requestheader-client-ca-file"}},
+		{"no headers that name a user", func(s *Server) { s.UsernameHeaders, s.GroupHeaders, s.ExtraHeaderPrefixes = nil, nil, nil }, true, []string{
+			"X-Remote-User in --requestheader-username-headers: peers send the user's name there; set --requestheader-username-headers=X-Remote-User",
+			"X-Remote-Group in --requestheader-group-headers: peers send the user's groups there; set --requestheader-group-headers=X-Remote-Group",
+			"X-Remote-Extra- in --requestheader-extra-headers-prefix: peers send what else is known of the user there; set --requestheader-extra-headers-prefix=X-Remote-Extra-",
+		}},
+		{"another header alone", func(s *Server) { s.UsernameHeaders = []string{"X-Corp-User"} }, true, []string{"set --requestheader-username-headers=X-Corp-User,X-Remote-User"}},
+		{"a header with white space, which is another", func(s *Server) { s.GroupHeaders = []string{" X-Remote-Group"} }, true, []string{"--requestheader-group-headers"}},
+		{"headers in capitals, among others", func(s *Server) {
+			s.UsernameHeaders, s.GroupHeaders, s.ExtraHeaderPrefixes = []string{"X-Corp-User", "x-remote-user"}, []string{"X-REMOTE-GROUP"}, []string{"x-remote-extra-", "X-Corp-"}
+		}, true, nil},
+		{"a prefix that holds the usual one, and more", func(s *Server) { s.ExtraHeaderPrefixes = []string{"X-Remote-"} }, true, []string{"--requestheader-extra-headers-prefix"}},
 		{"no such CA bundle", func(s *Server) { s.CAFile = none }, true, []string{"--peer-ca-file: CA bundle \"" + none + "\": open"}},
 		{"no such client certificate", func(s *Server) { s.ProxyClientCertFile = none }, true, []string{"--proxy-client-cert-file: client certificate \"" + none + "\": open"}},
 		{"no such client key", func(s *Server) { s.ProxyClientKeyFile = none }, true, []string{"--proxy-client-key-file: client key \"" + none + "\": open"}},
@@ -48,6 +60,8 @@ func TestServerFlags(t *testing.T) {
 		{"IPv6", func(s *Server) { s.AdvertiseIP = "2001:db8::1" }, true, nil},
 		{"an address that is none", func(s *Server) { s.AdvertiseIP = "[::1]" }, true, []string{"no IP address"}},
 		{"an unspecified address", func(s *Server) { s.AdvertiseIP = "0.0.0.0" }, true, []string{"can dial"}},
+		{"an unspecified address of a zone", func(s *Server) { s.AdvertiseIP = "::%lo" }, true, []string{"can dial"}},
+		{"an unspecified address within IPv6", func(s *Server) { s.AdvertiseIP = "::ffff:0.0.0.0" }, true, []string{"can dial"}},
 		{"a port that is none", func(s *Server) { s.AdvertisePort = "https" }, true, []string{"no port"}},
 		{"port 0", func(s *Server) { s.AdvertisePort = "0" }, true, []string{"no port"}},
 	} {

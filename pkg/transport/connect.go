@@ -60,7 +60,8 @@ var remedies = map[Reason]string{
 	ReasonClientCertificate: "the peer, or what stands before it, refused the certificate in --proxy-client-cert-file: " +
 		"it may have expired, or be of a CA that is not known there",
 	ReasonUnauthorized: "the peer does not accept the certificate in --proxy-client-cert-file: " +
-		"there its CA has to be in --requestheader-client-ca-file, its name in --requestheader-allowed-names, and the clock has to be right",
+		"there its CA has to be in --requestheader-client-ca-file, its name in --requestheader-allowed-names, " +
+		"X-Remote-User in --requestheader-username-headers, and the clock has to be right",
 	ReasonSelf: "the peer's address leads back to this server: " +
 		"set --peer-advertise-ip on each server to an address of its own, not to that of a load balancer",
 }

@@ -48,6 +48,7 @@ func TestFailureToConnectHasAReason(t *testing.T) {
 			peer: &peertest.Peer{Certificate: pki.Cluster.Issue(t, peertest.Cert{DNSNames: named, NotBefore: time.Now().Add(time.Hour), NotAfter: time.Now().Add(2 * time.Hour)})},
 			want: transport.ReasonNotYetValid,
 		},
+		{name: "TLS 1.1", peer: &peertest.Peer{MaxTLSVersion: tls.VersionTLS11}, want: transport.ReasonTLS},
 		{
 			name: "not TLS",
 			peer: &peertest.Peer{OnConn: func(_ int, conn *tls.Conn) bool {

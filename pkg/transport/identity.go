@@ -19,6 +19,9 @@ const (
 	headerGroup       = "X-Remote-Group"
 	headerExtraPrefix = "X-Remote-Extra-"
 
+	// headerRemotePrefix is that of all these, and of others that a peer may be
+	// told to read.
+	headerRemotePrefix      = "X-Remote-"
 	headerImpersonatePrefix = "Impersonate-"
 	headerWebSocketProtocol = "Sec-Websocket-Protocol"
 
@@ -79,18 +82,13 @@ func (t *Transport) SetIdentity(h http.Header, u user.Info) error {
 }
 
 func (t *Transport) isIdentity(name string) bool {
-	for _, own := range []string{"Authorization", headerUser, headerUID, headerGroup} {
-		if strings.EqualFold(name, own) {
-			return true
-		}
+	if strings.EqualFold(name, "Authorization") || hasPrefixFold(name, headerRemotePrefix) || hasPrefixFold(name, headerImpersonatePrefix) {
+		return true
 	}
 	for _, custom := range t.config.IdentityHeaders {
 		if strings.EqualFold(name, strings.TrimSpace(custom)) {
 			return true
 		}
-	}
-	if hasPrefixFold(name, headerExtraPrefix) || hasPrefixFold(name, headerImpersonatePrefix) {
-		return true
 	}
 	for _, prefix := range t.config.IdentityHeaderPrefixes {
 		if prefix = strings.TrimSpace(prefix); prefix != "" && hasPrefixFold(name, prefix) {

@@ -33,9 +33,9 @@ func newIdentity(t testing.TB) *transport.Transport {
 	return tr
 }
 
-// received is the user that a kube-apiserver reads from a request with these
-// headers, once it has crossed HTTP/1.1, the stricter of the two versions.
-func received(t testing.TB, h http.Header) *user.DefaultInfo {
+// crossed is a request with these headers that has crossed HTTP/1.1, the stricter
+// of the two versions.
+func crossed(t testing.TB, h http.Header) (*http.Request, error) {
 	t.Helper()
 	var wire bytes.Buffer
 	req, err := http.NewRequest("GET", "https://peer/", nil)
@@ -46,7 +46,14 @@ func received(t testing.TB, h http.Header) *user.DefaultInfo {
 	if err := req.Write(&wire); err != nil {
 		t.Fatal(err)
 	}
-	got, err := http.ReadRequest(bufio.NewReader(&wire))
+	return http.ReadRequest(bufio.NewReader(&wire))
+}
+
+// received is the user that a kube-apiserver reads from a request with these
+// headers.
+func received(t testing.TB, h http.Header) *user.DefaultInfo {
+	t.Helper()
+	got, err := crossed(t, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +106,9 @@ func TestNoOtherIdentityCrosses(t *testing.T) {
 		"X-Remote-Group":          {"system:masters"},
 		"X-Remote-Extra-Scopes":   {"all"},
 		"x-remote-extra-%73copes": {"all"},
+		"X-Remote-Login":          {"root"},
+		"x-remote-team":           {"system:masters"},
+		"X-Remote-":               {"root"},
 		"Impersonate-User":        {"root"},
 		"Impersonate-Group":       {"system:masters"},
 		"Impersonate-Uid":         {"0"},
@@ -107,11 +117,12 @@ func TestNoOtherIdentityCrosses(t *testing.T) {
 		"X-Corp-Team":             {"system:masters"},
 		"X-Corp-Extra-Scopes":     {"all"},
 		"X-Corp-Trace":            {"kept"},
+		"X-Remotely":              {"kept"},
 	}
 	if err := tr.SetIdentity(h, &user.DefaultInfo{Name: "alice"}); err != nil {
 		t.Fatal(err)
 	}
-	want := http.Header{"Accept": {"application/json"}, "X-Corp-Trace": {"kept"}, "X-Remote-User": {"alice"}}
+	want := http.Header{"Accept": {"application/json"}, "X-Corp-Trace": {"kept"}, "X-Remotely": {"kept"}, "X-Remote-User": {"alice"}}
 	if diff := cmp.Diff(want, h); diff != "" {
 		t.Error(diff)
 	}
@@ -186,6 +197,7 @@ func FuzzIdentity(f *testing.F) {
 	f.Add("a%", "", "g ", "K%2f\n", "\xff", "", "\n")
 	f.Add("alice", "", "devs", "a", "b", "X-Remote-Extra-A", "c")
 	f.Add("alice", "", "devs", "a", "b", "x-remote-group", "system:masters")
+	f.Add("alice", "", "devs", "a", "b", "X-Remote-Login", "root")
 	f.Add("alice", "", "devs", "a", "b", "Impersonate-User", "root")
 	f.Add("alice", "", "devs", "a", "b", "X-Corp-Extra-", "root")
 	f.Add("alice", "", "devs", "a", "b", "Sec-WebSocket-Protocol", "v5.channel.k8s.io,\tbase64url.bearer.authorization.k8s.io.c2VjcmV0")
@@ -211,10 +223,12 @@ func FuzzIdentity(f *testing.F) {
 // read, and another way to authenticate, or another cluster's flags, do.
 func noneOfTheClients(t *testing.T, h http.Header) {
 	t.Helper()
+	written := []string{"x-remote-user", "x-remote-uid", "x-remote-group"}
 	for name := range h {
 		name = strings.ToLower(name)
 		if slices.Contains([]string{"authorization", "x-corp-user", "x-corp-team"}, name) ||
-			strings.HasPrefix(name, "impersonate-") || strings.HasPrefix(name, "x-corp-extra-") {
+			strings.HasPrefix(name, "impersonate-") || strings.HasPrefix(name, "x-corp-extra-") ||
+			strings.HasPrefix(name, "x-remote-") && !slices.Contains(written, name) && !strings.HasPrefix(name, "x-remote-extra-") {
 			t.Errorf("%s crosses", name)
 		}
 	}

@@ -21,11 +21,42 @@ var samples = map[string][]sample{
 			name: "a new way",
 			files: map[string]string{
 				"pkg/serve/probe.go": "package serve\n\nimport \"net\"\n\nfunc f(t T) { t.RoundTrip(nil); net.Dial(\"\", \"\") }\n",
+				"pkg/serve/proxy.go": "package serve\n\nimport \"net/http/httputil\"\n\nvar p = httputil.ReverseProxy{Transport: t}\n",
+				"pkg/serve/value.go": "package serve\n\nvar send = t.RoundTrip\n",
 			},
 			want: []string{
 				"pkg/serve/probe.go:5: net.Dial: only pkg/transport connects to a peer",
 				"pkg/serve/probe.go:5: sends a request by a way that has no row in the table",
+				"pkg/serve/proxy.go:5: sends a request by a way that has no row in the table",
+				"pkg/serve/value.go:3: sends a request by a way that has no row in the table",
 			},
+		},
+		{
+			name: "connections of one's own",
+			files: map[string]string{
+				"pkg/serve/http.go":        "package serve\n\nimport \"net/http\"\n\nvar (\n\t_ = http.Client{}\n\t_ = http.Transport{}\n\t_ = http.DefaultClient\n\t_ = http.Get\n\t_ = http.NewRequest\n)\n",
+				"pkg/serve/tls.go":         "package serve\n\nimport \"crypto/tls\"\n\nvar (\n\t_ = tls.Dialer{}\n\t_ = tls.Dial\n\t_ = tls.VersionTLS12\n)\n",
+				"pkg/observe/client.go":    "package observe\n\nimport \"k8s.io/client-go/rest\"\n\nvar _ = rest.HTTPClientFor\n",
+				"pkg/serve/client_test.go": "package serve\n\nimport \"net/http\"\n\nvar _ = http.DefaultClient\n",
+				"pkg/transport/dial.go":    "package transport\n\nimport \"net\"\n\nvar _ = net.Dialer{}\n",
+			},
+			want: []string{
+				"pkg/observe/client.go:5: k8s.io/client-go/rest.HTTPClientFor: only pkg/transport connects to a peer",
+				"pkg/serve/http.go:6: net/http.Client: only pkg/transport connects to a peer",
+				"pkg/serve/http.go:7: net/http.Transport: only pkg/transport connects to a peer",
+				"pkg/serve/http.go:8: net/http.DefaultClient: only pkg/transport connects to a peer",
+				"pkg/serve/http.go:9: net/http.Get: only pkg/transport connects to a peer",
+				"pkg/serve/tls.go:6: crypto/tls.Dialer: only pkg/transport connects to a peer",
+				"pkg/serve/tls.go:7: crypto/tls.Dial: only pkg/transport connects to a peer",
+			},
+		},
+		{
+			name: "a second way in a file that has one",
+			files: map[string]string{
+				"pkg/transport/server.go":      "package transport\n\nfunc f(t T) {\n\tt.RoundTrip(nil)\n\tt.RoundTrip(nil)\n}\n",
+				"pkg/transport/server_test.go": "package transport\n\nfunc TestServerAsksInItsOwnName(t T) {}\n",
+			},
+			want: []string{"pkg/transport/server.go:5: sends a request by a second way: a file has one"},
 		},
 		{
 			name: "a way whose test is gone, and one that is gone itself",

@@ -8,16 +8,26 @@ import (
 	"strings"
 )
 
-// ways are the files that send requests to peers, and a test of each that shows
-// as whom they ask. A peer believes whatever this server's certificate tells it:
-// there is no other way to one.
+// ways are the files that send requests to peers, each by one call, and a test of
+// each that shows as whom they ask. A peer believes whatever this server's
+// certificate tells it: there is no other way to one.
 var ways = map[string]string{
+	"pkg/serve/forward/forward.go":   "TestNoForgedIdentityReachesAPeer",
 	"pkg/serve/forward/attempt.go":   "TestUpgradeHappensAsTheUser",
-	"pkg/observe/discovery/fetch.go": "TestServerAsksInItsOwnName",
-	"pkg/serve/openapi/fetch.go":     "TestServerAsksInItsOwnName",
+	"pkg/observe/discovery/fetch.go": "TestAPeerIsAskedForDocumentsInTheServersOwnName",
+	"pkg/serve/openapi/fetch.go":     "TestAPeerIsAskedForDocumentsInTheServersOwnName",
 	"pkg/transport/redial.go":        "TestRedialTakesAnyAnswer",
 	"pkg/transport/server.go":        "TestServerAsksInItsOwnName",
-	"pkg/transport/transport.go":     "TestIdentityArrivesUnchanged",
+	"pkg/transport/transport.go":     "TestEveryKindOfUserIsTheSameUserAtThePeer",
+}
+
+// connects are the names of what opens connections, by their package: pkg/transport
+// alone uses them.
+var connects = map[string]*regexp.Regexp{
+	"crypto/tls":            regexp.MustCompile(`^(Client|Dial.*)$`),
+	"net":                   regexp.MustCompile(`^Dial`),
+	"net/http":              regexp.MustCompile(`^(Client|Transport|Default(Client|Transport)|Get|Head|Post|PostForm)$`),
+	"k8s.io/client-go/rest": regexp.MustCompile(``), // all of it
 }
 
 func checkWays(tree *Tree) []Finding {
@@ -29,31 +39,36 @@ func checkWays(tree *Tree) []Finding {
 			continue
 		}
 		for node := range ast.Preorder(file.AST) {
-			call, ok := node.(*ast.CallExpr)
-			if !ok {
+			selector, ok := node.(*ast.SelectorExpr)
+			if !ok || !sends(selector) {
 				continue
 			}
-			selector, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok || selector.Sel.Name != "RoundTrip" {
-				continue
+			switch test := ways[file.Path]; {
+			case test == "":
+				findings = append(findings, file.at(selector, "sends a request by a way that has no row in the table"))
+			case senders[file.Path]:
+				findings = append(findings, file.at(selector, "sends a request by a second way: a file has one"))
+			case !tests[test]:
+				findings = append(findings, file.at(selector, "its test %s does not exist", test))
 			}
 			senders[file.Path] = true
-			if test := ways[file.Path]; test == "" {
-				findings = append(findings, file.at(call, "sends a request by a way that has no row in the table"))
-			} else if !tests[test] {
-				findings = append(findings, file.at(call, "its test %s does not exist", test))
-			}
 		}
 		if file.in("pkg/transport") {
 			continue
 		}
 		for use := range file.uses() {
-			if use.path == "net/http" && use.name == "Client" || use.path == "crypto/tls" && use.name == "Client" || use.path == "net" && strings.HasPrefix(use.name, "Dial") {
+			if names := connects[use.path]; names != nil && names.MatchString(use.name) {
 				findings = append(findings, file.at(use.node, "%s.%s: only pkg/transport connects to a peer", use.path, use.name))
 			}
 		}
 	}
 	return append(findings, staleWays(tree, senders)...)
+}
+
+// sends tells whether a name sends requests: by a transport, or by a proxy that is
+// given one.
+func sends(s *ast.SelectorExpr) bool {
+	return slices.Contains([]string{"RoundTrip", "ReverseProxy", "NewSingleHostReverseProxy"}, s.Sel.Name)
 }
 
 // staleWays are the rows whose file sends nothing.

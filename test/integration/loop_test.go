@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apiserver/pkg/server/options"
 
 	"peerproxy.internal/test/cluster"
 	"peerproxy.internal/test/peertest"
@@ -161,6 +162,28 @@ func TestTheLoopHeaderOfAnOrdinaryClientMeansNothing(t *testing.T) {
 				t.Errorf("%s's own handlers see the loop header %q of %s", s.spec.id, got, request.uri)
 			}
 		}
+	}
+}
+
+// Where one CA issues the certificates of users and of peers, the name alone tells
+// them apart.
+func TestTheLoopHeaderOfANameThatIsNotAllowedMeansNothing(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	b := c.ready(spec{id: "b", serves: []resource{ours()}})
+	a := c.ready(spec{id: "a", requestHeaders: func(o *options.RequestHeaderAuthenticationOptions) { o.ClientCAFile = c.cluster.CA.File() }})
+	a.learns(ours())
+	other := a.as("other")
+	other.want(http.StatusOK, http.MethodGet, ours().path("default"), "", loopHeader, "true")
+	if taken := b.local.under(ours().path("default")); len(taken) != 1 || taken[0].user.GetName() != "other" {
+		t.Errorf("the peer took %v, want one request of the user other", taken)
+	}
+	if !other.document("/apis", loopHeader, "true").lists(t, ours()) {
+		t.Error("the client is given the local document")
+	}
+	// Of the very same CA, with the name of a peer.
+	if a.as(peerName).document("/apis", "X-Remote-User", "alice", loopHeader, "true").lists(t, ours()) {
+		t.Error("a peer is given the merged document")
 	}
 }
 

@@ -62,6 +62,8 @@ type spec struct {
 	before func(http.Handler) http.Handler
 	// tracer, if set, makes its spans.
 	tracer tracing.TracerProvider
+	// openAPI is whether it has OpenAPI documents.
+	openAPI bool
 	// deny names users who may do nothing.
 	deny sets.Set[string]
 }
@@ -161,7 +163,7 @@ func (s *server) config(apis *apis) (*genericapiserver.Config, error) {
 	config.APIServerID = s.spec.id
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.OpenAPIV3Config = apis.openAPI()
-	config.SkipOpenAPIInstallation = true
+	config.SkipOpenAPIInstallation = !s.spec.openAPI
 	config.EnableProfiling = false
 	// The other default check watches the log from a goroutine that never ends.
 	ping := []healthz.HealthChecker{healthz.PingHealthz}

@@ -173,10 +173,12 @@ func (p *Peer) Stop() {
 
 func (p *Peer) tlsConfig(own tls.Certificate) *tls.Config {
 	config := &tls.Config{
-		Certificates:          []tls.Certificate{own},
-		ClientAuth:            tls.RequestClientCert,
-		ClientCAs:             p.pki.FrontProxy.Pool(),
-		NextProtos:            []string{"h2", "http/1.1"},
+		Certificates: []tls.Certificate{own},
+		ClientAuth:   tls.RequestClientCert,
+		ClientCAs:    p.pki.FrontProxy.Pool(),
+		NextProtos:   []string{"h2", "http/1.1"},
+		// The client is the one to ask for a newer version than the oldest.
+		MinVersion:            tls.VersionTLS10,
 		MaxVersion:            p.MaxTLSVersion,
 		VerifyPeerCertificate: p.VerifyClient,
 	}

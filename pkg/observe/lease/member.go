@@ -130,13 +130,13 @@ func earlyRecordOf(stored *corev1.Endpoints) (Record, error) {
 func hostPort(ip string, port int32) string { return net.JoinHostPort(ip, strconv.Itoa(int(port))) }
 
 // checkAddress refuses what can't be another server's address: a dial to an
-// unspecified address reaches the own host.
+// unspecified address, in whatever form, reaches the own host.
 func checkAddress(ip string, port int32) error {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
 		return fmt.Errorf("address %q is no IP address", ip)
 	}
-	if addr.IsUnspecified() || addr.IsMulticast() {
+	if addr = addr.Unmap().WithZone(""); addr.IsUnspecified() || addr.IsMulticast() {
 		return fmt.Errorf("address %q can't be dialled", ip)
 	}
 	if port < 1 || port > 65535 {

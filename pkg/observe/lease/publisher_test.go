@@ -92,6 +92,7 @@ func TestAnEarlyRecordIsRenewedUntilTheServerIsReady(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		p.Publish("192.0.2.1", 1)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		early := Record{Address: "192.0.2.1:1", Incarnation: "a_1", Starting: true, Generation: 1}
 		ready := Record{Address: "192.0.2.1:1", Incarnation: "a_1", Generation: 1}
 		if diff := cmp.Diff([]Record{early, early, early, ready}, backend.records); diff != "" {
