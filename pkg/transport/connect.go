@@ -87,14 +87,6 @@ func (e *ConnectError) Error() string {
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// Misconfiguration returns the reason where that is one, and "" otherwise.
-func (e *ConnectError) Misconfiguration() string {
-	if e.Reason.Remedy() == "" {
-		return ""
-	}
-	return string(e.Reason)
-}
-
 // RefusedError means that the peer gave the request back without executing it,
 // as HTTP/2 lets it, and did so again when the request was sent once more.
 type RefusedError struct{ Err error }

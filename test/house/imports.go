@@ -33,7 +33,7 @@ var rooms = []room{
 	{dir: "pkg/observe/lease", inside: []string{"pkg/snapshot", "pkg/metrics", "pkg/observe/dirty"}},
 	{
 		dir:    "pkg/observe/discovery",
-		inside: []string{"pkg/snapshot", "pkg/metrics", "pkg/observe/dirty"},
+		inside: []string{"pkg/snapshot", "pkg/transport", "pkg/metrics", "pkg/observe/dirty"},
 		not:    []string{"k8s.io/client-go"},
 	},
 	{
