@@ -23,6 +23,7 @@ var everyReason = map[Reason]bool{
 	ReasonClientCertificate: true,
 	ReasonUnauthorized:      true,
 	ReasonSelf:              true,
+	ReasonAnotherServer:     true,
 }
 
 func TestMisconfigurationIsTheReasonOfOne(t *testing.T) {

@@ -54,7 +54,7 @@ var rooms = []room{
 	},
 	{dir: "pkg/serve/document", inside: []string{"pkg/snapshot", "pkg/metrics", "pkg/serve/merge", "pkg/serve/represent"}},
 	{dir: "pkg/serve/represent"},
-	{dir: "pkg/serve/openapi", inside: []string{"pkg/snapshot", "pkg/metrics", "pkg/serve/merge", "pkg/serve/represent"}},
+	{dir: "pkg/serve/openapi", inside: []string{"pkg/snapshot", "pkg/transport", "pkg/metrics", "pkg/serve/merge", "pkg/serve/represent"}},
 	{
 		dir:     "pkg/serve/merge",
 		inside:  []string{"pkg/snapshot"},

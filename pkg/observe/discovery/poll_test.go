@@ -21,7 +21,7 @@ import (
 // misconfigurations are the reasons that have a remedy.
 var misconfigurations = []transport.Reason{
 	transport.ReasonUnknownAuthority, transport.ReasonNameMismatch, transport.ReasonExpired, transport.ReasonNotYetValid,
-	transport.ReasonClientCertificate, transport.ReasonUnauthorized, transport.ReasonSelf,
+	transport.ReasonClientCertificate, transport.ReasonUnauthorized, transport.ReasonSelf, transport.ReasonAnotherServer,
 }
 
 func TestLabelOfAFailureIsItsCauseWhereThatIsAMisconfiguration(t *testing.T) {
