@@ -131,7 +131,7 @@ func TestAMisconfigurationIsLoggedOnceAMinute(t *testing.T) {
 func TestAPeerIsAskedByItsName(t *testing.T) {
 	var asked []string
 	note := roundTripper(func(r *http.Request) (*http.Response, error) {
-		asked = append(asked, fmt.Sprint(r.Header[transport.ServerHeader]))
+		asked = append(asked, fmt.Sprintf("%q", r.Header[transport.ServerHeader]))
 		return answers(200, "application/json", "{}")(r)
 	})
 	p := &peers{transport: note}
@@ -140,7 +140,7 @@ func TestAPeerIsAskedByItsName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := strings.Join(asked, " "); got != "[b] []" {
+	if got := strings.Join(asked, " "); got != `["b"] []` {
 		t.Errorf("asked %s, want b by its name, and this server by none", got)
 	}
 }
