@@ -113,28 +113,37 @@ func advertised(opts options.CompletedOptions, flags peeroptions.Server) (reconc
 
 // New makes a proxy for the server that is being configured.
 func New(config *app.Config, flags peeroptions.Server, own peeroptions.Options) (*peerproxy.Proxy, error) {
+	c, err := proxyConfig(config, flags, own)
+	if err != nil {
+		return nil, err
+	}
+	return peerproxy.New(c)
+}
+
+// proxyConfig is what the proxy needs of the server that is being configured.
+func proxyConfig(config *app.Config, flags peeroptions.Server, own peeroptions.Options) (c peerproxy.Config, err error) {
 	generic := config.KubeAPIs.ControlPlane.Generic
 	factory, ok := config.KubeAPIs.ControlPlane.StorageFactory.(*serverstorage.DefaultStorageFactory)
 	if !ok {
-		return nil, fmt.Errorf("peer proxy: the storage factory is a %T, not the default one", config.KubeAPIs.ControlPlane.StorageFactory)
+		return c, fmt.Errorf("peer proxy: the storage factory is a %T, not the default one", config.KubeAPIs.ControlPlane.StorageFactory)
 	}
 	records, err := factory.NewConfig(api.Resource("apiServerPeerIPInfo"), &api.Endpoints{})
 	if err != nil {
-		return nil, fmt.Errorf("peer proxy: configure the storage of endpoint records: %w", err)
+		return c, fmt.Errorf("peer proxy: configure the storage of endpoint records: %w", err)
 	}
 	client, err := kubernetes.NewForConfig(generic.LoopbackClientConfig)
 	if err != nil {
-		return nil, fmt.Errorf("peer proxy: %w", err)
+		return c, fmt.Errorf("peer proxy: %w", err)
 	}
 	dial, err := egressDialer(generic)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	ip, port, err := early(config.KubeAPIs.ControlPlane.Extra.PeerAdvertiseAddress)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	return peerproxy.New(peerproxy.Config{
+	return peerproxy.Config{
 		ServerID:            generic.APIServerID,
 		AdvertiseIP:         ip,
 		AdvertisePort:       port,
@@ -150,7 +159,7 @@ func New(config *app.Config, flags peeroptions.Server, own peeroptions.Options) 
 		Serializer:          generic.Serializer,
 		Dial:                dial,
 		CustomResources:     CustomResources,
-	})
+	}, nil
 }
 
 // early is the address at which peers reach the server before it is ready.

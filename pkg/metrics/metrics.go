@@ -65,8 +65,8 @@ func IncDiscoverySyncError(ctx context.Context, reason string) {
 	upstream.IncPeerDiscoverySyncError(ctx, reason)
 }
 
-// IncOpenAPISyncError counts a failure to fetch a peer's OpenAPI. What was
-// fetched is the label "type".
-func IncOpenAPISyncError(ctx context.Context, fetched string) {
-	openAPISyncErrors.WithContext(ctx).WithLabelValues(fetched).Inc()
+// IncOpenAPISyncError counts a failure to fetch a peer's OpenAPI. The reason is
+// the label "type".
+func IncOpenAPISyncError(ctx context.Context, reason string) {
+	openAPISyncErrors.WithContext(ctx).WithLabelValues(reason).Inc()
 }

@@ -24,11 +24,15 @@ type Options struct {
 	// ServerID replaces the server ID that a kube-apiserver makes of its host
 	// name. Empty keeps that.
 	ServerID string
-	// Periods are a member's grace periods.
+	// Periods are a member's grace periods. A zero period stands for its default,
+	// unless it is a flag's value.
 	Periods peerproxy.Periods
 	// BuiltIn is no flag: a fork that has API groups of its own built in names them
 	// with it. See [peerproxy.Config].
 	BuiltIn func(group string) bool
+
+	// flagged is whether the flags were added.
+	flagged bool
 }
 
 // AddFlags adds the flags.
@@ -38,11 +42,16 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"and to stay the same over restarts. If empty, it is made of the host name. "+
 		"Set it to run several servers on one host.")
 	addPeriods(fs, &o.Periods)
+	o.flagged = true
 }
 
 // Validate checks the flags themselves.
 func (o *Options) Validate() []error {
-	errs := validatePeriods(o.Periods)
+	periods := o.Periods
+	if !o.flagged {
+		periods = periods.WithDefaults()
+	}
+	errs := validatePeriods(periods)
 	if o.ServerID == "" {
 		return errs
 	}

@@ -5,9 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"peerproxy.internal/pkg/peerproxy"
 	"peerproxy.internal/test/peertest"
 )
 
@@ -126,6 +128,10 @@ func TestPeriodsHaveDefaultsAndLimits(t *testing.T) {
 		{},
 		{args: []string{"--peer-starting-grace-period=5m", "--peer-unknown-grace-period=1s", "--peer-departed-grace-period=24h"}},
 		{args: []string{"--peer-starting-grace-period=0"}, want: []string{"--peer-starting-grace-period"}},
+		{
+			args: []string{"--peer-starting-grace-period=0", "--peer-unknown-grace-period=0", "--peer-departed-grace-period=0"},
+			want: []string{"--peer-starting-grace-period", "--peer-unknown-grace-period", "--peer-departed-grace-period"},
+		},
 		{args: []string{"--peer-unknown-grace-period=1h", "--peer-departed-grace-period=-1s"}, want: []string{"--peer-unknown-grace-period", "--peer-departed-grace-period"}},
 	} {
 		var o Options
@@ -145,8 +151,19 @@ func TestPeriodsHaveDefaultsAndLimits(t *testing.T) {
 			}
 		}
 	}
-	var none Options
-	if errs := none.Validate(); len(errs) > 0 {
-		t.Errorf("without flags: %v", errs)
+}
+
+func TestPeriodsWithoutFlags(t *testing.T) {
+	for _, tc := range []struct {
+		periods peerproxy.Periods
+		errors  int
+	}{
+		{peerproxy.Periods{}, 0},
+		{peerproxy.Periods{Unknown: time.Minute}, 0},
+		{peerproxy.Periods{Unknown: time.Hour, Departed: -time.Second}, 2},
+	} {
+		if errs := (&Options{Periods: tc.periods}).Validate(); len(errs) != tc.errors {
+			t.Errorf("%+v: %v", tc.periods, errs)
+		}
 	}
 }

@@ -37,9 +37,6 @@ func addPeriods(fs *pflag.FlagSet, p *peerproxy.Periods) {
 }
 
 func validatePeriods(p peerproxy.Periods) []error {
-	if p == (peerproxy.Periods{}) {
-		return nil // no flags: the defaults
-	}
 	var errs []error
 	for _, f := range periods(&p) {
 		if *f.value < f.least || *f.value > f.most {

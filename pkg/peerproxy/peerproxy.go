@@ -259,6 +259,7 @@ func openRecords(c Config) (*lease.Storage, error) {
 func (p *Proxy) WrapHandler(next http.Handler) http.Handler {
 	p.local.set(next)
 	return serve.WithPeerProxy(next, serve.Config{
+		ServerID:  p.config.ServerID,
 		Snapshots: p.observer,
 		Trusted:   p.trusted,
 		LeadsBack: p.transport.LeadsBack,

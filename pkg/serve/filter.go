@@ -53,6 +53,8 @@ type Forwarder interface {
 
 // Config is what the filter needs. Every field without "optional" is required.
 type Config struct {
+	// ServerID is this server's own. Peers are told it, clients are not.
+	ServerID  string
 	Snapshots Snapshots
 	// Trusted reports whether a request came over a connection that only a peer
 	// can have made. It is asked about requests with the loop header alone.
@@ -132,6 +134,9 @@ func (f *filter) serveResource(w http.ResponseWriter, r *http.Request, info *api
 // servePath answers a request that is not for a resource. Only documents that
 // can be merged are of interest.
 func (f *filter) servePath(w http.ResponseWriter, r *http.Request, proxied bool) {
+	if proxied {
+		w = f.named(w, r)
+	}
 	if asked, ok := f.OpenAPI.Parse(r); ok {
 		f.serveOpenAPI(w, r, asked, proxied)
 		return

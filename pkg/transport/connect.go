@@ -39,6 +39,8 @@ const (
 	// ReasonSelf: the connection led back to this very server, which has refused
 	// the request.
 	ReasonSelf Reason = "self"
+	// ReasonAnotherServer: another server has answered than the one that was asked.
+	ReasonAnotherServer Reason = "another_server"
 	// ReasonTLS: any other failure of the handshake.
 	ReasonTLS Reason = "tls"
 	// ReasonNotSent: the connection broke before the request's headers were
@@ -64,6 +66,9 @@ var remedies = map[Reason]string{
 		"X-Remote-User in --requestheader-username-headers, and the clock has to be right",
 	ReasonSelf: "the peer's address leads back to this server: " +
 		"set --peer-advertise-ip on each server to an address of its own, not to that of a load balancer",
+	ReasonAnotherServer: "another server answers at the peer's address: " +
+		"set --peer-advertise-ip on each server to an address of its own, not to that of a load balancer; " +
+		"where a server has taken over the address of one that is gone, this ends with that one's record",
 }
 
 // Remedy returns, for a reason that is a misconfiguration, what is wrong and what
@@ -87,14 +92,6 @@ func (e *ConnectError) Error() string {
 
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
-
-// Misconfiguration returns the reason where that is one, and "" otherwise.
-func (e *ConnectError) Misconfiguration() string {
-	if e.Reason.Remedy() == "" {
-		return ""
-	}
-	return string(e.Reason)
-}
 
 // RefusedError means that the peer gave the request back without executing it,
 // as HTTP/2 lets it, and did so again when the request was sent once more.

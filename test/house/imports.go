@@ -33,7 +33,7 @@ var rooms = []room{
 	{dir: "pkg/observe/lease", inside: []string{"pkg/snapshot", "pkg/metrics", "pkg/observe/dirty"}},
 	{
 		dir:    "pkg/observe/discovery",
-		inside: []string{"pkg/snapshot", "pkg/metrics", "pkg/observe/dirty"},
+		inside: []string{"pkg/snapshot", "pkg/transport", "pkg/metrics", "pkg/observe/dirty"},
 		not:    []string{"k8s.io/client-go"},
 	},
 	{
@@ -54,7 +54,7 @@ var rooms = []room{
 	},
 	{dir: "pkg/serve/document", inside: []string{"pkg/snapshot", "pkg/metrics", "pkg/serve/merge", "pkg/serve/represent"}},
 	{dir: "pkg/serve/represent"},
-	{dir: "pkg/serve/openapi", inside: []string{"pkg/snapshot", "pkg/metrics", "pkg/serve/merge", "pkg/serve/represent"}},
+	{dir: "pkg/serve/openapi", inside: []string{"pkg/snapshot", "pkg/transport", "pkg/metrics", "pkg/serve/merge", "pkg/serve/represent"}},
 	{
 		dir:     "pkg/serve/merge",
 		inside:  []string{"pkg/snapshot"},

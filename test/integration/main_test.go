@@ -11,8 +11,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,13 +27,40 @@ import (
 // shared is where all tests have their etcd and their certificates from.
 var shared *cluster.Cluster
 
+// logged is what the servers have logged so far; with -v they log to standard
+// error instead.
+var logged servedLog
+
+type servedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *servedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// says reports whether some line holds all the parts.
+func (l *servedLog) says(parts ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
+			return true
+		}
+	}
+	return testing.Verbose()
+}
+
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	flag.Parse()
 	if !testing.Verbose() {
 		klog.LogToStderr(false)
-		klog.SetOutput(io.Discard)
+		klog.SetOutput(&logged)
 	}
 	// The tests wait more than they compute.
 	if err := flag.Set("test.parallel", "8"); err != nil {

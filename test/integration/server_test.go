@@ -44,6 +44,8 @@ type spec struct {
 	serves []resource
 	// clock is the proxy's.
 	clock clock.WithTicker
+	// periods are how long it bears with other members.
+	periods peerproxy.Periods
 	// advertise is the address in its record, its own if empty.
 	advertise string
 	// records, if set, stands between the hooks and the proxy's record writer;
@@ -294,6 +296,7 @@ func (s *server) link(config *genericapiserver.Config) error {
 		StorageMediaType:    "application/vnd.kubernetes.protobuf",
 		Serializer:          config.Serializer,
 		Clock:               s.spec.clock,
+		Periods:             s.spec.periods,
 	})
 	if err != nil {
 		return err

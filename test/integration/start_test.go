@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"peerproxy.internal/pkg/peerproxy"
 	"peerproxy.internal/test/peertest"
 )
 
@@ -105,4 +106,35 @@ func TestAServerIsReadyBesideAPeerThatCantBeAsked(t *testing.T) {
 	// Nor does it keep requests from their 404 for long.
 	clock.Step(20 * time.Second)
 	admin.until(http.StatusNotFound, http.MethodGet, "/apis/nobody.k8s.io/v1/things")
+}
+
+// By the default a peer that can't be asked keeps requests from their 404 for
+// thirty seconds, and what only one had that is gone for ten minutes.
+func TestPeriodsOfTheConfigurationHold(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	b := c.listen(&peertest.Peer{ID: "b", Handler: discovering(documentOf(ours()), answering("from b"))})
+	c.publish("b", b.Address()) // without an identity lease it has left with its record
+	clock := clocktesting.NewFakeClock(time.Now())
+	a := c.ready(spec{id: "a", clock: clock, periods: peerproxy.Periods{Unknown: 5 * time.Second, Departed: time.Minute}})
+	a.learns(ours())
+	admin := a.admin()
+	passes := func(period time.Duration, path string) {
+		clock.Step(period)
+		eventually(t, path+" is answered 404", func() bool {
+			clock.Step(time.Millisecond) // for a timer that was not set yet
+			return admin.do(http.MethodGet, path, "").code == http.StatusNotFound
+		})
+	}
+	b.Stop()
+	c.remove(c.recordKey("b"))
+	a.misses("b")
+	admin.wantRetry(http.MethodGet, ours().path("default"), "")
+	passes(time.Minute, ours().path("default"))
+
+	c.join(&peertest.Peer{ID: "broken", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})})
+	admin.until(http.StatusServiceUnavailable, http.MethodGet, "/apis/nobody.k8s.io/v1/things")
+	passes(5*time.Second, "/apis/nobody.k8s.io/v1/things")
 }

@@ -20,6 +20,7 @@ import (
 
 	"peerproxy.internal/pkg/observe/dirty"
 	"peerproxy.internal/pkg/snapshot"
+	"peerproxy.internal/pkg/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -83,6 +84,9 @@ func TestFetchAsksAsStockServersDo(t *testing.T) {
 		}
 		if got := strings.Split(asked[i].Header.Get("Accept"), ","); len(got) != 3 || got[0] != v2+";profile=nopeer" || got[1] != v2 {
 			t.Errorf("accepts %q", got)
+		}
+		if got := asked[i].Header.Get(transport.ServerHeader); got != "b" {
+			t.Errorf("asks %q, want b", got)
 		}
 	}
 }

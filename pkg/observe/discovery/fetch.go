@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"peerproxy.internal/pkg/snapshot"
+	"peerproxy.internal/pkg/transport"
 )
 
 const (
@@ -43,7 +44,8 @@ type Server struct {
 	ID, Incarnation string
 	// Host is the host:port that requests are sent to.
 	Host string
-	// Transport carries the requests; it adds what authenticates this server.
+	// Transport carries the requests; it adds what authenticates this server, and
+	// takes no answer from another one than the request's transport.ServerHeader says.
 	Transport http.RoundTripper
 }
 
@@ -76,6 +78,7 @@ func (s Server) fetchList(ctx context.Context, path snapshot.Path, known *snapsh
 		return nil, err
 	}
 	request.Header.Set("Accept", accept)
+	request.Header.Set(transport.ServerHeader, s.ID)
 	if known != nil && known.ServerETag != "" {
 		request.Header.Set("If-None-Match", strconv.Quote(known.ServerETag))
 	}

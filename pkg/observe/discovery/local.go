@@ -58,6 +58,15 @@ func (l *Local) read(ctx context.Context, failures int) int {
 	return 0
 }
 
+// verbosity shows the first failure, and then one in ten minutes or so, to
+// everyone.
+func verbosity(failures int) int {
+	if failures == 1 || failures%64 == 0 {
+		return 0
+	}
+	return 4
+}
+
 // Refresh reads the document unless it was read less than maxAge ago. It
 // returns an error when ctx ends first.
 func (l *Local) Refresh(ctx context.Context, maxAge time.Duration) error {

@@ -1,8 +1,8 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -13,6 +13,7 @@ import (
 	"peerproxy.internal/pkg/metrics"
 	"peerproxy.internal/pkg/observe/dirty"
 	"peerproxy.internal/pkg/snapshot"
+	"peerproxy.internal/pkg/transport"
 )
 
 // repolls are the times after a change of what all servers share at which a
@@ -49,6 +50,7 @@ type Poller struct {
 	Random func(n int) int
 
 	incarnation atomic.Pointer[string]
+	troubles    transport.Troubles
 }
 
 // Renew tells of a new incarnation of the peer, at the same address: it is
@@ -116,27 +118,21 @@ func (p *Poller) poll(ctx context.Context, failures int) int {
 		return failures
 	}
 	failures++
-	metrics.IncDiscoverySyncError(ctx, labelOf(err))
+	label := labelOf(err)
+	metrics.IncDiscoverySyncError(ctx, label)
 	message := "A peer's discovery can't be read, the last good document stays"
 	if p.Last == nil {
 		message = "A peer's discovery can't be read: what it serves is not known"
 	}
-	logger := klog.FromContext(ctx).V(verbosity(failures))
-	if !logger.Enabled() {
-		return failures
-	}
-	logger.Error(err, message, "peer", p.Server.ID, "failures", failures)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "failures", failures)
+	p.troubles.Log(logger, p.Clock.Now(), message, p.Server.ID, label, err)
 	return failures
 }
 
-// labelOf is the label that a failure is counted with: the cause, where the
-// transport knows it for a misconfiguration.
+// labelOf is the label that a failure is counted with: the cause, where that is a
+// misconfiguration.
 func labelOf(err error) string {
-	var known interface{ Misconfiguration() string }
-	if errors.As(err, &known) && known.Misconfiguration() != "" {
-		return known.Misconfiguration()
-	}
-	return fetchFailed
+	return cmp.Or(string(transport.Misconfiguration(err)), fetchFailed)
 }
 
 // pause is how long to wait after that many failures in a row.
@@ -150,13 +146,4 @@ func pause(failures int) time.Duration {
 // spread makes a pause longer or shorter by up to a tenth: many servers poll.
 func (p *Poller) spread(pause time.Duration) time.Duration {
 	return pause - pause/10 + time.Duration(p.Random(int(pause/5)))
-}
-
-// verbosity shows the first failure, and then one in ten minutes or so, to
-// everyone.
-func verbosity(failures int) int {
-	if failures == 1 || failures%64 == 0 {
-		return 0
-	}
-	return 4
 }

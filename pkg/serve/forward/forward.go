@@ -53,7 +53,7 @@ type Forwarder struct {
 	kept     atomic.Int64 // bytes of requests' bodies
 	held     atomic.Int64 // bytes of answers
 	buffers  bufferPool
-	troubles troubles
+	troubles transport.Troubles
 }
 
 // Forward sends a request to one of the candidates and writes the answer to w.

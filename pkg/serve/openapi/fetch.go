@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"peerproxy.internal/pkg/transport"
 )
 
 const (
@@ -28,6 +30,7 @@ const acceptAlone = "application/json;profile=nopeer"
 
 // origin is a server that can be asked.
 type origin struct {
+	serverID  string // empty for this server
 	host      string
 	transport http.RoundTripper
 }
@@ -68,6 +71,9 @@ func (o origin) roundTrip(ctx context.Context, method string, at url.URL, limit 
 		return nil, err
 	}
 	request.Header.Set("Accept", acceptAlone)
+	if o.serverID != "" {
+		request.Header.Set(transport.ServerHeader, o.serverID)
+	}
 	response, err := o.transport.RoundTrip(request)
 	if err != nil {
 		return nil, err

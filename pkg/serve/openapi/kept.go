@@ -103,7 +103,7 @@ func (p *peers) fetchFromAny(ctx context.Context, document wanted) ([]byte, erro
 		if compressed, err = p.fetchFrom(ctx, peer, document.documentKey); err == nil {
 			return compressed, nil
 		}
-		countError(ctx, document.fetchedAs())
+		p.noteError(ctx, peer, document.fetchedAs(), err)
 		if refused := (*statusError)(nil); !errors.As(err, &refused) {
 			p.pause(peer)
 		}

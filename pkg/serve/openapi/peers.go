@@ -15,6 +15,7 @@ import (
 
 	"peerproxy.internal/pkg/metrics"
 	"peerproxy.internal/pkg/snapshot"
+	"peerproxy.internal/pkg/transport"
 )
 
 const (
@@ -34,6 +35,7 @@ type peers struct {
 	transport http.RoundTripper
 	clock     clock.Clock
 	life      *life
+	troubles  transport.Troubles
 
 	mu        sync.Mutex
 	members   map[memberKey]*member
@@ -143,7 +145,7 @@ func (p *peers) read(ctx context.Context, peer *snapshot.Peer, m *member) {
 	defer p.mu.Unlock()
 	m.reading = nil
 	if err != nil {
-		countError(ctx, "fetch_index")
+		p.noteError(ctx, peer, "fetch_index", err)
 		m.retry = p.clock.Now().Add(retryAfter)
 		klog.FromContext(ctx).V(2).Info("A peer's OpenAPI can't be read, what is known of it stays", "peer", peer.ServerID, "reason", err.Error())
 		return
@@ -154,14 +156,24 @@ func (p *peers) read(ctx context.Context, peer *snapshot.Peer, m *member) {
 	m.discovery, m.read = discoveryOf(peer), m.begun
 }
 
-// countError counts a failed fetch, unless it failed because the server stops.
-func countError(ctx context.Context, fetched string) {
-	if ctx.Err() == nil {
-		metrics.IncOpenAPISyncError(ctx, fetched)
+// noteError counts a failed fetch, by its cause where that is a misconfiguration,
+// which is logged too, and else by what was fetched; unless it failed because the
+// server stops.
+func (p *peers) noteError(ctx context.Context, peer *snapshot.Peer, fetched string, err error) {
+	if ctx.Err() != nil {
+		return
 	}
+	label := fetched
+	if cause := transport.Misconfiguration(err); cause != "" {
+		label = string(cause)
+		p.troubles.Log(klog.FromContext(ctx), p.clock.Now(), "A peer's OpenAPI can't be read", peer.ServerID, label, err)
+	}
+	metrics.IncOpenAPISyncError(ctx, label)
 }
 
-func (p *peers) at(peer *snapshot.Peer) origin { return origin{peer.Address, p.transport} }
+func (p *peers) at(peer *snapshot.Peer) origin {
+	return origin{serverID: peer.ServerID, host: peer.Address, transport: p.transport}
+}
 
 // newPeerIndex leaves out what has no URL of the usual kind: it could not be
 // told from other content.

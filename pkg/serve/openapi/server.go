@@ -56,13 +56,14 @@ func New(c Config) *Server {
 		serializer: c.Serializer,
 		clock:      c.Clock,
 		compresses: utilfeature.DefaultFeatureGate.Enabled(genericfeatures.APIResponseCompression),
-		local:      localServer{origin: origin{"local", c.Local()}, clock: c.Clock},
-		v2:         mergedV2{local: origin{"local", c.Local()}},
+		local:      localServer{origin: origin{host: "local", transport: c.Local()}, clock: c.Clock},
+		v2:         mergedV2{local: origin{host: "local", transport: c.Local()}},
 		life:       newLife(),
 		merged:     mergedV3{documents: map[documentKey]*documentV3{}},
 		custom:     customV3{documents: lru.New(keptCustom)},
 	}
-	s.peers = peers{transport: c.Peers, clock: c.Clock, life: s.life, members: map[memberKey]*member{}, documents: map[documentKey]*kept{}}
+	s.peers.transport, s.peers.clock, s.peers.life = c.Peers, c.Clock, s.life
+	s.peers.members, s.peers.documents = map[memberKey]*member{}, map[documentKey]*kept{}
 	return s
 }
 
