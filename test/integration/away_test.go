@@ -13,52 +13,57 @@ import (
 // reflector on it, may pause for long before they try again.
 const outage, pause = recordTTL + 5*time.Second, 2 * time.Minute
 
-// What is known stays in force while etcd is away, and when it is back.
+// What is known stays in force while etcd is away, and when it is back: here with
+// every record in it.
 func TestEtcdIsAwayForLongerThanARecordLives(t *testing.T) {
 	t.Parallel()
-	for name, ends := range map[string]bool{"and time stops there": false, "for the servers alone, and their records end": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCell(t)
-			etcd := c.cuttable()
-			b := c.actor("b", answering("from b"), ours())
-			ttl := int64(0)
-			if ends {
-				ttl = int64(recordTTL / time.Second)
-			}
-			publish := func() { c.put(c.recordKey("b"), stored(t, record(t, "b", b.Address())), ttl) }
-			publish()
-			a := c.ready(spec{id: "a"})
-			a.sees("b", b.Address())
-			a.learns(ours())
-			a.settles() // no document is missing
-			alice := a.as("alice")
-			known := alice.document("/apis")
+	c := newCell(t)
+	etcd := c.cuttable()
+	c.actor("b", answering("from b"), ours())
+	a := c.ready(spec{id: "a"})
+	a.learns(ours())
+	a.settles() // no document is missing
+	alice := a.as("alice")
+	known := alice.document("/apis")
+	etcd.Cut()
+	alice.keeps(known, outage)
+	etcd.Mend()
+	a.returns()
+	alice.keeps(known, time.Second)
+}
 
-			etcd.Cut()
-			alice.keeps(known, outage)
-			if ends {
-				eventually(t, "b's record has ended", func() bool { return c.get(c.recordKey("b")) == nil })
-			}
-			etcd.Mend()
-			a.returns()
-			if ends {
-				// Its documents may say that they are stale, until it is heard of again.
-				a.misses("b")
-				alice.checkForwards()
-				if !alice.document("/apis").lists(t, ours()) {
-					t.Error("what b serves has left discovery with its record")
-				}
-				publish()
-				a.sees("b", b.Address())
-				eventually(t, "discovery is what it was", func() bool {
-					alice.checkForwards()
-					return string(alice.document("/apis").body) == string(known.body)
-				})
-			}
-			alice.keeps(known, time.Second)
-		})
+// The servers alone can't reach etcd, and their records end there meanwhile.
+func TestEtcdIsAwayUntilRecordsHaveEnded(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	etcd := c.cuttable()
+	b := c.actor("b", answering("from b"), ours())
+	publish := func() {
+		c.put(c.recordKey("b"), stored(t, record(t, "b", b.Address())), int64(recordTTL/time.Second))
 	}
+	publish()
+	a := c.ready(spec{id: "a"})
+	a.learns(ours())
+	a.settles() // no document is missing
+	alice := a.as("alice")
+	known := alice.document("/apis")
+	etcd.Cut()
+	alice.keeps(known, outage)
+	eventually(t, "b's record has ended", func() bool { return c.get(c.recordKey("b")) == nil })
+	etcd.Mend()
+	a.returns()
+	// Its documents may say that they are stale, until it is heard of again.
+	a.misses("b")
+	alice.checkForwards()
+	if !alice.document("/apis").lists(t, ours()) {
+		t.Error("what b serves has left discovery with its record")
+	}
+	publish()
+	a.sees("b", b.Address())
+	eventually(t, "discovery is what it was", func() bool {
+		alice.checkForwards()
+		return string(alice.document("/apis").body) == string(known.body)
+	})
 }
 
 // cuttable puts a way that can be cut between the members that start from now on
