@@ -85,8 +85,8 @@ FIRST := 1
 sim: ## Simulate SEEDS=300 control planes in virtual time, from seed FIRST=1 on; or SEED=n alone, and tell all that happens
 	@SEEDS=$(SEEDS) FIRST=$(FIRST) SEED=$(SEED) $(STEP) "simulation" go test $(NOVET) $(if $(SEED),-v) -timeout=24h ./test/sim
 
-integration: ## Integration tests: API servers in process, with embedded etcd
-	@$(STEP) "integration tests" go test $(NOVET) -timeout=15m ./test/integration/...
+integration: ## Integration tests with the race detector: API servers in process, with embedded etcd
+	@$(STEP) "integration tests with the race detector" go test $(NOVET) -race -timeout=15m ./test/integration/...
 
 e2e: $(OURS) $(STOCK) $(TOOLS) ## End-to-end tests on real binaries, which it builds first
 	@$(STEP) "end-to-end tests" go test $(NOVET) -count=1 -timeout=30m ./test/e2e/...

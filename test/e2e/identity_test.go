@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestEveryKindOfUserIsTheSameUserAtThePeer(t *testing.T) {
 	old := c.Server("old")
 	admin := as(t, old)
 	admin.until(5*time.Second, 200, "GET", bundlesPath, "")
-	everyoneReads(t, admin)
+	everyoneUsesBundles(t, admin)
 	account := serviceAccount(t, admin)
 
 	kinds := []kind{
@@ -59,6 +60,9 @@ func TestEveryKindOfUserIsTheSameUserAtThePeer(t *testing.T) {
 			query := fmt.Sprintf("%s?watch=true&timeoutSeconds=1&labelSelector=kind%%3D%d", bundlesPath, i)
 			who.want(200, "GET", query, "", k.header...)
 			sameUser(t, c, query)
+			write := fmt.Sprintf("%s?dryRun=All&fieldManager=kind-%d", bundlesPath, i)
+			who.want(201, "POST", write, mustJSON(t, bundle(t, c, "written")), k.header...)
+			sameUser(t, c, write)
 		})
 	}
 	t.Run("token in a WebSocket's subprotocol", func(t *testing.T) {
@@ -69,6 +73,12 @@ func TestEveryKindOfUserIsTheSameUserAtThePeer(t *testing.T) {
 		who.want(101, "GET", path, "", "Origin", "https://example.com", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==",
 			"Sec-WebSocket-Protocol", protocol+", binary.k8s.io", "X-Remote-User", "mallory", "X-Remote-Group", "system:masters")
 		sameUser(t, c, path)
+	})
+	t.Run("the server itself", func(t *testing.T) {
+		admin.want(200, "GET", "/openapi/v3", "")
+		for _, path := range []string{"/api", "/apis", "/openapi/v3"} {
+			asksItself(t, c.Server("new"), path)
+		}
 	})
 	for i, name := range []string{" padded", "padded ", "control\x01"} {
 		t.Run(fmt.Sprintf("a name that no header can hold: %q", name), func(t *testing.T) {
@@ -91,12 +101,13 @@ func tokens(t *testing.T) string {
 	return file
 }
 
-// everyoneReads gives all users, at all servers, the right to read bundles.
-func everyoneReads(t *testing.T, admin *client) {
+// everyoneUsesBundles gives all users, at all servers, the right to read and make
+// bundles.
+func everyoneUsesBundles(t *testing.T, admin *client) {
 	t.Helper()
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
-	admin.want(201, "POST", rbac+"clusterroles", `{"metadata":{"name":"reader"},"rules":[{"apiGroups":["certificates.k8s.io"],"resources":["clustertrustbundles"],"verbs":["get","list","watch"]}]}`)
-	admin.want(201, "POST", rbac+"clusterrolebindings", `{"metadata":{"name":"reader"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"},"subjects":[{"kind":"Group","name":"system:authenticated"}]}`)
+	admin.want(201, "POST", rbac+"clusterroles", `{"metadata":{"name":"user"},"rules":[{"apiGroups":["certificates.k8s.io"],"resources":["clustertrustbundles"],"verbs":["get","list","watch","create"]}]}`)
+	admin.want(201, "POST", rbac+"clusterrolebindings", `{"metadata":{"name":"user"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"user"},"subjects":[{"kind":"Group","name":"system:authenticated"}]}`)
 	as(t, admin.server, "probe").until(5*time.Second, 200, "GET", bundlesPath, "")
 }
 
@@ -173,6 +184,26 @@ func sameUser(t *testing.T, c *cluster.Cluster, uri string) {
 	if peer := here[0].Annotations["peerproxy.kubernetes.io/peer"]; peer != c.Server("new").ID() {
 		t.Errorf("the audit log names the peer %q, want %s", peer, c.Server("new").ID())
 	}
+}
+
+// asksItself wants that a server was asked for a document, and by no one but
+// another server in its own name. The clients that a kube-apiserver has of itself
+// ask, too: they give the program's name.
+func asksItself(t *testing.T, s *cluster.Server, path string) {
+	t.Helper()
+	want := authenticationv1.UserInfo{Username: "system:apiserver", UID: "system:apiserver", Groups: []string{"system:authenticated"}}
+	within(t, 5*time.Second, func() error {
+		events := slices.DeleteFunc(audited(t, s, path), func(e auditv1.Event) bool { return strings.HasPrefix(e.UserAgent, "kube-apiserver") })
+		for _, event := range events {
+			if diff := cmp.Diff(want, event.User); diff != "" {
+				t.Errorf("%s was asked for as another: %s", path, diff)
+			}
+		}
+		if len(events) == 0 {
+			return fmt.Errorf("no one has asked %s for %s", s.Name(), path)
+		}
+		return nil
+	})
 }
 
 // audited are the events of a request in a server's audit log.

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -47,6 +49,9 @@ func TestWhatOnlyTheNewServerHasIsUsedThroughTheOldOne(t *testing.T) {
 			t.Run("a subresource is updated", func(t *testing.T) { testSubresource(t, c) })
 			t.Run("kubectl works", func(t *testing.T) { testKubectl(t, c) })
 			t.Run("errors stay what they are", func(t *testing.T) { testErrors(t, c) })
+			if pair.newer == stock137 { // of ours TestEveryClientSeesTheWholeCluster wants more
+				t.Run("all documents have it", func(t *testing.T) { testDocuments(t, c) })
+			}
 		})
 	}
 }
@@ -133,6 +138,24 @@ func testKubectl(t *testing.T, c *cluster.Cluster) {
 		t.Errorf("kubectl api-resources: %s", out)
 	}
 	mustKubectl(t, old, "", "delete", "clustertrustbundle", "by-kubectl")
+}
+
+func testDocuments(t *testing.T, c *cluster.Cluster) {
+	old := c.Server("old")
+	t.Run("legacy discovery", func(t *testing.T) { testLegacyWalk(t, old) })
+	t.Run("OpenAPI v3, for kubectl explain", func(t *testing.T) {
+		mustKubectl(t, old, "", "explain", "clustertrustbundles.spec.trustBundle")
+	})
+	t.Run("OpenAPI, for kubectl's validation", func(t *testing.T) { testValidation(t, c, old) })
+	t.Run("OpenAPI v2", func(t *testing.T) {
+		within(t, 30*time.Second, func() error {
+			a, err := as(t, old).try(t.Context(), "GET", "/openapi/v2", "", "Accept", "application/json")
+			if err != nil || a.code != 200 {
+				return fmt.Errorf("%d, %w", a.code, err)
+			}
+			return errors.Join(mentions(a.body, `"`+bundlesPath+`/{name}"`), mentions(a.body, `"io.k8s.api.certificates.v1.ClusterTrustBundle"`))
+		})
+	})
 }
 
 func testErrors(t *testing.T, c *cluster.Cluster) {

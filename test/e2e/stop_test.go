@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -19,94 +18,110 @@ import (
 // A server stops as fast as the same one with the gate off: beside a forwarded
 // watch, and when neither etcd nor a peer answers any more.
 func TestAServerStopsAsFastAsWithTheGateOff(t *testing.T) {
-	c := start(t)
-	etcd := cuttable(t, strings.TrimPrefix(c.EtcdURL(), "http://"))
-	flags := ",flag.shutdown-watch-termination-grace-period=2s,flag.etcd-servers=http://" + etcd.Addr().String()
-	add(t, c, "new="+ours137, "on="+ours136+flags, "off="+ours136+flags+",peers=off,flag.feature-gates=UnknownVersionInteroperabilityProxy=false")
-	on, off := c.Server("on"), c.Server("off")
-	as(t, on).until(5*time.Second, 200, "GET", bundlesPath, "")
-
-	watches := []io.Closer{openWatch(t, on, bundlesPath), openWatch(t, on, "/api/v1/configmaps"), openWatch(t, off, "/api/v1/configmaps")}
-	compare(t, "beside watches", stopBoth(t, on, off))
-	for _, watch := range watches {
-		watch.Close()
+	for _, tc := range []struct{ name, binary, flags string }{
+		{"1.36", ours136, ""},
+		{"1.37", ours137, ",runtime-config=certificates.k8s.io/v1=false"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := start(t)
+			etcd, err := cluster.NewWire(strings.TrimPrefix(c.EtcdURL(), "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(etcd.Close)
+			flags := ",flag.shutdown-watch-termination-grace-period=2s,flag.etcd-servers=http://" + etcd.Address() + tc.flags
+			add(t, c, "new="+ours137, "on="+tc.binary+flags, "off="+tc.binary+flags+",peers=off,flag.feature-gates=UnknownVersionInteroperabilityProxy=false")
+			s := &stops{t: t, etcd: etcd, newer: c.Server("new"), on: c.Server("on"), off: c.Server("off")}
+			s.compare("beside watches", time.Second, s.besideWatches)
+			s.compare("with etcd and its peer dead", 2*time.Second, s.amongTheDead)
+		})
 	}
+}
 
-	both(t, on, off, func(s *cluster.Server) error { return s.Start(t.Context()) })
-	as(t, on).until(5*time.Second, 200, "GET", bundlesPath, "")
+// stops stops two servers at the same time, and starts them again.
+type stops struct {
+	t              *testing.T
+	etcd           *cluster.Wire
+	newer, on, off *cluster.Server
+}
+
+// compare stops both servers, and once more where the one with the gate on took
+// longer by more than a slack: another program may have held it up, but not each
+// time.
+func (s *stops) compare(when string, slack time.Duration, stop func() [2]time.Duration) {
+	s.t.Helper()
+	const tries = 3
+	for range tries {
+		s.start()
+		took := stop()
+		s.t.Logf("%s it stops in %v, with the gate off in %v", when, took[0], took[1])
+		if took[0] <= took[1]+slack {
+			return
+		}
+	}
+	s.t.Errorf("%s it takes longer to stop than with the gate off, %d times by more than %v", when, tries, slack)
+}
+
+// start starts what does not run.
+func (s *stops) start() {
+	s.t.Helper()
+	s.etcd.Mend()
+	s.each(func(server *cluster.Server) error {
+		if server.Err() == nil {
+			return nil
+		}
+		return server.Start(s.t.Context())
+	}, s.newer, s.on, s.off)
+}
+
+func (s *stops) besideWatches() [2]time.Duration {
+	s.t.Helper()
+	as(s.t, s.on).until(10*time.Second, 200, "GET", bundlesPath, "")
+	for _, watch := range []io.Closer{openWatch(s.t, s.on, bundlesPath), openWatch(s.t, s.on, "/api/v1/configmaps"), openWatch(s.t, s.off, "/api/v1/configmaps")} {
+		defer watch.Close()
+	}
+	return s.both()
+}
+
+func (s *stops) amongTheDead() [2]time.Duration {
+	s.t.Helper()
+	as(s.t, s.on).until(10*time.Second, 200, "GET", bundlesPath, "")
 	// A stop waits for an identity lease that is being renewed, every 10 s: with
 	// etcd dead for half a minute and more, gate or no gate.
-	within(t, 30*time.Second, func() error { return renewed(as(t, on), 5*time.Second, on.ID(), off.ID()) })
-	if err := c.Server("new").Kill(); err != nil {
-		t.Fatal(err)
+	within(s.t, 30*time.Second, func() error { return renewed(as(s.t, s.on), 5*time.Second, s.on.ID(), s.off.ID()) })
+	if err := s.newer.Kill(); err != nil {
+		s.t.Fatal(err)
 	}
-	etcd.Close()
-	compare(t, "with etcd and its peer dead", stopBoth(t, on, off))
+	s.etcd.Cut()
+	return s.both()
 }
 
-// cut is a way to a server that can be cut off.
-type cut struct {
-	net.Listener
-
-	mu     sync.Mutex
-	closed bool
-	open   []net.Conn
+// both stops both servers and returns how long each took.
+func (s *stops) both() [2]time.Duration {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 60*time.Second)
+	defer cancel()
+	took := s.each(func(server *cluster.Server) error { return server.Stop(ctx) }, s.on, s.off)
+	return [2]time.Duration(took)
 }
 
-// cuttable opens a way to an address.
-func cuttable(t *testing.T, address string) *cut {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cut{Listener: listener}
-	t.Cleanup(func() { c.Close() })
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
+// each does something to servers at the same time and returns how long it took
+// for each.
+func (s *stops) each(do func(*cluster.Server) error, servers ...*cluster.Server) []time.Duration {
+	s.t.Helper()
+	took := make([]time.Duration, len(servers))
+	var done sync.WaitGroup
+	for i, server := range servers {
+		done.Go(func() {
+			began := time.Now()
+			if err := do(server); err != nil {
+				s.t.Error(err)
 			}
-			far, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-			if err != nil {
-				near.Close()
-				continue
-			}
-			c.join(near, far)
-		}
-	}()
-	return c
-}
-
-// join passes bytes both ways, unless the way is cut.
-func (c *cut) join(near, far net.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		near.Close()
-		far.Close()
-		return
+			took[i] = time.Since(began)
+		})
 	}
-	c.open = append(c.open, near, far)
-	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
-		go func() {
-			io.Copy(way[0], way[1])
-			near.Close()
-			far.Close()
-		}()
-	}
-}
-
-// Close cuts every connection, and takes no more.
-func (c *cut) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	for _, conn := range c.open {
-		conn.Close()
-	}
-	return c.Listener.Close()
+	done.Wait()
+	return took
 }
 
 // openWatch opens a watch and returns when it has begun.
@@ -148,38 +163,4 @@ func renewed(c *client, within time.Duration, ids ...string) error {
 		}
 	}
 	return nil
-}
-
-// both does something to two servers at the same time and returns how long it
-// took for each.
-func both(t *testing.T, on, off *cluster.Server, do func(*cluster.Server) error) (took [2]time.Duration) {
-	t.Helper()
-	var done sync.WaitGroup
-	for i, s := range []*cluster.Server{on, off} {
-		done.Go(func() {
-			began := time.Now()
-			if err := do(s); err != nil {
-				t.Error(err)
-			}
-			took[i] = time.Since(began)
-		})
-	}
-	done.Wait()
-	return took
-}
-
-// stopBoth stops two servers at the same time and returns how long each took.
-func stopBoth(t *testing.T, on, off *cluster.Server) [2]time.Duration {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
-	return both(t, on, off, func(s *cluster.Server) error { return s.Stop(ctx) })
-}
-
-func compare(t *testing.T, when string, took [2]time.Duration) {
-	t.Helper()
-	t.Logf("%s it stops in %v, with the gate off in %v", when, took[0], took[1])
-	if took[0] > took[1]+5*time.Second {
-		t.Errorf("%s it stops in %v, with the gate off in %v", when, took[0], took[1])
-	}
 }

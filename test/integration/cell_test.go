@@ -30,10 +30,10 @@ import (
 type cell struct {
 	t       *testing.T
 	cluster *cluster.Cluster
-	// prefix is the members' --etcd-prefix.
-	prefix string
-	etcd   *clientv3.Client
-	pki    *peertest.PKI
+	// prefix is the members' --etcd-prefix, etcdURL where they find etcd.
+	prefix, etcdURL string
+	etcd            *clientv3.Client
+	pki             *peertest.PKI
 }
 
 var cells atomic.Int64
@@ -51,13 +51,13 @@ func newCellIn(t *testing.T, c *cluster.Cluster) *cell {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = etcd.Close() })
-	return &cell{t: t, cluster: c, prefix: fmt.Sprintf("/cell-%d", cells.Add(1)), etcd: etcd, pki: peertest.NewPKI(t)}
+	return &cell{t: t, cluster: c, prefix: fmt.Sprintf("/cell-%d", cells.Add(1)), etcdURL: c.EtcdURL(), etcd: etcd, pki: peertest.NewPKI(t)}
 }
 
 // backend is how a server reaches the cell's part of etcd.
 func (c *cell) backend() *storagebackend.Config {
 	config := storagebackend.NewDefaultConfig(c.prefix, nil)
-	config.Transport.ServerList = []string{c.cluster.EtcdURL()}
+	config.Transport.ServerList = []string{c.etcdURL}
 	// Nothing here lives long enough to be compacted or measured.
 	config.CompactionInterval, config.DBMetricPollInterval = 0, 0
 	return config

@@ -1,21 +1,26 @@
 package integration
 
 import (
+	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"peerproxy.internal/test/peertest"
 )
 
-// A peer whose connections break is asked in the background whether it is back.
+// A peer whose connections break is asked in the background whether it is back,
+// and gets requests again once it is.
 func TestASuspectIsDialledInTheBackground(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
 	b := &peertest.Peer{ID: "b"}
-	b.Handler = discovering(documentOf(ours()), func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/livez" {
+	var healed atomic.Bool
+	b.Handler = discovering(documentOf(ours()), func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/livez" && !healed.Load() {
 			b.CloseConnections()
 		}
+		_, _ = io.WriteString(w, "from b")
 	})
 	c.join(b)
 	other := c.actor("c", answering("from c"), ours())
@@ -30,4 +35,8 @@ func TestASuspectIsDialledInTheBackground(t *testing.T) {
 		return len(under(b, path)) > 0
 	})
 	eventually(t, "b is asked whether it lives", func() bool { return len(under(b, "/livez")) > 0 })
+	healed.Store(true)
+	eventually(t, "b has answered a request", func() bool {
+		return string(alice.want(http.StatusOK, http.MethodGet, path, "").body) == "from b"
+	})
 }

@@ -41,7 +41,10 @@ type Publisher struct {
 	Clock clock.Clock
 
 	once, removeOnce sync.Once
-	removed, ended   chan struct{}
+	// removed is closed when the record is to be removed, ended when no one writes
+	// it any more, gone when the removal is over. failed is read after that.
+	removed, ended, gone chan struct{}
+	failed               error
 	// changed is raised when the record is to be written.
 	changed dirty.Flag
 
@@ -62,6 +65,7 @@ func (p *Publisher) init() {
 	p.once.Do(func() {
 		p.removed = make(chan struct{})
 		p.ended = make(chan struct{})
+		p.gone = make(chan struct{})
 		p.changed = dirty.New()
 	})
 }
@@ -93,10 +97,20 @@ func (p *Publisher) change(change func(*entry)) {
 }
 
 // Run writes the record whenever that is asked for, until ctx ends or the
-// record is removed. To be called once.
+// record is removed. It returns when a removal that was asked for is over, too.
+// To be called once.
 func (p *Publisher) Run(ctx context.Context) {
 	p.init()
-	defer close(p.ended)
+	p.write(ctx)
+	close(p.ended)
+	select {
+	case <-p.removed:
+		<-p.gone
+	default:
+	}
+}
+
+func (p *Publisher) write(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -143,28 +157,31 @@ func (p *Publisher) publish(ctx context.Context, e entry) {
 }
 
 // Remove ends the writing of the record and deletes it. It does not wait for
-// long: what a slow etcd has left is done after that, until ctx ends. To be
+// long: what a slow etcd has left is done after that, within 2 s in all, whether
+// ctx has ended or not. A server that stops ends its context right after. To be
 // called while Run runs.
 func (p *Publisher) Remove(ctx context.Context) error {
 	p.init()
-	p.removeOnce.Do(func() { close(p.removed) })
-	done := make(chan error, 1)
-	go func() { done <- p.remove(ctx) }()
+	p.removeOnce.Do(func() {
+		close(p.removed)
+		go p.remove(context.WithoutCancel(ctx))
+	})
 	select {
-	case err := <-done:
-		return err
+	case <-p.gone:
+		return p.failed
 	case <-p.Clock.After(removePatience):
 		return errSlow
 	}
 }
 
-func (p *Publisher) remove(ctx context.Context) error {
+func (p *Publisher) remove(ctx context.Context) {
+	defer close(p.gone)
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	select {
 	case <-p.ended:
+		p.failed = p.Storage.Remove(ctx, p.ServerID)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		p.failed = context.Cause(ctx)
 	}
-	return p.Storage.Remove(ctx, p.ServerID)
 }

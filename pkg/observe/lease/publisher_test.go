@@ -45,7 +45,11 @@ func (w *writes) Delete(ctx context.Context, key string, _ runtime.Object, _ *st
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	time.Sleep(w.slow)
+	select {
+	case <-time.After(w.slow):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	w.removed = append(w.removed, key)
 	return nil
 }
@@ -141,18 +145,21 @@ func TestPublisherKeepsNoOneWaitingForADeadEtcd(t *testing.T) {
 	})
 }
 
+// A server that stops ends the context as soon as its caller goes on.
 func TestASlowRemovalIsDoneAfterItsCallerHasGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := &writes{slow: time.Second}
 		p := publisher(backend)
-		go p.Run(t.Context())
-		if err := p.Remove(t.Context()); err == nil {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); p.Run(ctx) }()
+		if err := p.Remove(ctx); err == nil {
 			t.Error("no error")
 		}
-		time.Sleep(time.Second)
-		synctest.Wait()
+		cancel()
+		<-ended
 		if len(backend.removed) != 1 {
-			t.Errorf("removed %v", backend.removed)
+			t.Errorf("removed %v when Run has returned", backend.removed)
 		}
 	})
 }
