@@ -33,9 +33,9 @@ func newIdentity(t testing.TB) *transport.Transport {
 	return tr
 }
 
-// crossed is a request with these headers that has crossed HTTP/1.1, the stricter
-// of the two versions.
-func crossed(t testing.TB, h http.Header) (*http.Request, error) {
+// received is the user that a kube-apiserver reads from a request with these
+// headers once it has crossed HTTP/1.1, the stricter of the two versions.
+func received(t testing.TB, h http.Header) *user.DefaultInfo {
 	t.Helper()
 	var wire bytes.Buffer
 	req, err := http.NewRequest("GET", "https://peer/", nil)
@@ -46,14 +46,7 @@ func crossed(t testing.TB, h http.Header) (*http.Request, error) {
 	if err := req.Write(&wire); err != nil {
 		t.Fatal(err)
 	}
-	return http.ReadRequest(bufio.NewReader(&wire))
-}
-
-// received is the user that a kube-apiserver reads from a request with these
-// headers.
-func received(t testing.TB, h http.Header) *user.DefaultInfo {
-	t.Helper()
-	got, err := crossed(t, h)
+	got, err := http.ReadRequest(bufio.NewReader(&wire))
 	if err != nil {
 		t.Fatal(err)
 	}
