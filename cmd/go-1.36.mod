@@ -148,7 +148,7 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	k8s.io/api v0.36.3 // indirect
+	k8s.io/api v0.36.3 // the records and leases of a test
 	k8s.io/apiextensions-apiserver v0.0.0 // custom resource definitions
 	k8s.io/apimachinery v0.36.3 // errors and names of resources
 	k8s.io/apiserver v0.36.3 // the configuration of a server

@@ -149,7 +149,7 @@ require (
 	gopkg.in/go-jose/go-jose.v2 v2.6.3 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
-	k8s.io/api v0.37.2 // indirect
+	k8s.io/api v0.37.2 // the records and leases of a test
 	k8s.io/apiextensions-apiserver v0.0.0 // custom resource definitions
 	k8s.io/apimachinery v0.37.2 // errors and names of resources
 	k8s.io/apiserver v0.37.2 // the configuration of a server
