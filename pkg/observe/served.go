@@ -13,8 +13,8 @@ import (
 // A record outlives the server that wrote it, and by then another version may
 // answer at its address, which is not ready. So the first document under a
 // record is believed, and one that differs from it once the record has been
-// written again: no one but a ready server writes the record of one. A record
-// that names its writer speaks for that one alone.
+// written again: no one but a ready server writes the record of one. So is any
+// document of another server than the one that the record names as its writer.
 type served struct {
 	// since is when the record of a ready server came, zero without one.
 	since time.Time
@@ -43,7 +43,7 @@ func (s served) learn(record *lease.Record, newest *snapshot.Document, now time.
 	if s.since.IsZero() {
 		s.since = now
 	}
-	if newest == nil || !s.speaksFor(record, newest) {
+	if newest == nil || newest.Checked.Before(s.since) && !s.speaksFor(record, newest) {
 		return s
 	}
 	return s.hear(record, newest)
@@ -68,7 +68,7 @@ func (s served) says(newest *snapshot.Document, incarnation string) bool {
 // hear takes in what the server says under its record.
 func (s served) hear(record *lease.Record, newest *snapshot.Document) served {
 	switch {
-	case s.isFirst(record), newest.SameContent(s.document):
+	case s.speaksFor(record, newest) && (s.isFirst(record) || newest.SameContent(s.document)):
 		s.document, s.claim = newest, nil
 	case s.claim == nil, newest.Incarnation != s.claim.Incarnation && !newest.SameContent(s.claim), record.Generation < s.generation:
 		s.claim, s.generation = newest, record.Generation

@@ -122,6 +122,11 @@ func TestOnlyWhatAReadyServerServedOutlivesItsRecord(t *testing.T) {
 			{id: "3", record: true, written: 3, newest: "new", by: "3"},
 			{id: "3", newest: "new", by: "3"},
 		}, []string{"old", "new", "new", "new", "new"}},
+		{"one whose record names it, and whose lease names someone else", []incarnation{
+			{id: "2", record: true, writer: "1", written: 1, newest: "old", by: "2"},
+			{id: "2", record: true, writer: "1", written: 3, newest: "old", by: "2"},
+			{id: "2", newest: "old", by: "2"},
+		}, []string{"old", "old", "old"}},
 		{"a claim of an incarnation that the next one does not make", []incarnation{
 			{id: "1", record: true, written: 1, newest: "old", by: "1"},
 			{id: "2", record: true, written: 1, newest: "lost", by: "2"},

@@ -118,8 +118,7 @@ type Config struct {
 	// Serializer negotiates the encoding of errors.
 	Serializer runtime.NegotiatedSerializer
 	// AdvertiseIP and AdvertisePort, optional, are where peers reach this server.
-	// Without them it takes part once it is ready and not before, and another
-	// server's record that leads back to it is found out only as it is used.
+	// Without them it takes part once it is ready and not before.
 	AdvertiseIP   string
 	AdvertisePort int32
 	// Periods, optional, are the grace periods of other members.
@@ -205,6 +204,7 @@ func New(c Config) (*Proxy, error) {
 		KeyFile:  c.ProxyClientKeyFile,
 		Dial:     c.Dial,
 		Clock:    c.Clock,
+		Own:      c.address(),
 
 		IdentityHeaders:        slices.Concat(values(c.RequestHeader.UsernameHeaders), values(c.RequestHeader.UIDHeaders), values(c.RequestHeader.GroupHeaders)),
 		IdentityHeaderPrefixes: values(c.RequestHeader.ExtraHeaderPrefixes),
@@ -230,7 +230,7 @@ func New(c Config) (*Proxy, error) {
 	p.exclusions = exclusion.NewTracker(exclusion.Config{Grace: exclusionGrace, Changed: changed, Touched: touched, Clock: c.Clock})
 	p.observer = observe.New(observe.Config{
 		ServerID:   c.ServerID,
-		Members:    lease.NewTracker(lease.Config{Client: c.Client, Storage: records, ServerID: c.ServerID, Address: c.address(), Changed: changed, Clock: c.Clock}),
+		Members:    lease.NewTracker(lease.Config{Client: c.Client, Storage: records, Changed: changed, Clock: c.Clock}),
 		Exclusions: p.exclusions,
 		Changed:    changed,
 		Touched:    touched,

@@ -9,10 +9,6 @@ import (
 	"peerproxy.internal/pkg/serve/forward"
 )
 
-// maxHeld is how much of an answer is held back. One that says "not served here"
-// is shorter.
-const maxHeld = 4 << 10
-
 // serveOrRefuse hands a request on to the local chain. Where this answers that it
 // does not serve the resource at all, another member may: nothing was executed,
 // and the client is told to try again.
@@ -37,7 +33,7 @@ type doubtedWriter struct {
 	// code and body are what is held back, the code zero if nothing is.
 	code int
 	body []byte
-	// passes is true once the answer's header, or a connection, was let through.
+	// passes is true once the answer's header was let through.
 	passes bool
 }
 
@@ -59,7 +55,7 @@ func (w *doubtedWriter) WriteHeader(code int) {
 
 // Write implements http.ResponseWriter.
 func (w *doubtedWriter) Write(p []byte) (int, error) {
-	if w.code != 0 && len(w.body)+len(p) <= maxHeld {
+	if w.code != 0 && len(w.body)+len(p) <= forward.MaxPeeked {
 		w.body = append(w.body, p...)
 		return len(p), nil
 	}

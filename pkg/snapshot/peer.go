@@ -47,8 +47,8 @@ type Peer struct {
 	// Address is the host:port of its endpoint record; of the last one known
 	// for a peer without a live record.
 	Address string
-	// Unready is whether it is not known to be ready since it started: what it
-	// refuses or does not find says nothing.
+	// Unready is whether it has no record of a ready server, nor is the one that
+	// had: what it refuses or does not find says nothing.
 	Unready bool
 	// Document is what it serves, nil while unknown.
 	Document *Document

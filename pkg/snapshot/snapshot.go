@@ -90,7 +90,7 @@ func (s *Snapshot) Peers() []*Peer { return s.content.Peers }
 func (s *Snapshot) Ready() bool { return s.content.Ready }
 
 // Blind reports whether what this server serves could not be found out in time:
-// then no route but that of what is excluded is Local.
+// then only what is excluded, or can't be routed, is Local.
 func (s *Snapshot) Blind() bool { return s.content.Blind }
 
 // View returns the documents at a path that a merged document is made of.

@@ -36,8 +36,8 @@ const (
 	// ReasonUnauthorized: the peer does not take this server for one, and
 	// answers 401.
 	ReasonUnauthorized Reason = "unauthorized"
-	// ReasonSelf: the connection led back to this very server, which has refused
-	// the request.
+	// ReasonSelf: the address is this very server's, or the connection led back to
+	// it, which has refused the request.
 	ReasonSelf Reason = "self"
 	// ReasonAnotherServer: another server has answered than the one that was asked.
 	ReasonAnotherServer Reason = "another_server"

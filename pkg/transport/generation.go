@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 )
@@ -83,6 +85,9 @@ func (t *Transport) newHTTPTransport(creds credentials, protocols *http.Protocol
 // return a [*tls.Conn] for net/http to learn that HTTP/2 was agreed on.
 func (t *Transport) dialTLS(config *tls.Config) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if t.config.isOwn(address) {
+			return nil, &ConnectError{Reason: ReasonSelf, Err: errOwnAddress}
+		}
 		ctx, cancel := t.untilStopped(ctx)
 		defer cancel()
 		raw, err := t.dial(ctx, network, address)
@@ -101,6 +106,14 @@ func (t *Transport) dialTLS(config *tls.Config) DialFunc {
 		}
 		return conn, nil
 	}
+}
+
+var errOwnAddress = errors.New("the address is this server's own")
+
+// isOwn reports whether an address is this server's own, however it is written.
+func (c *Config) isOwn(address string) bool {
+	at, err := netip.ParseAddrPort(address)
+	return err == nil && at.Port() == c.Own.Port() && at.Addr().Unmap() == c.Own.Addr().Unmap()
 }
 
 // secure makes sure who is at the other side, and that it takes us for a peer.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -175,6 +176,29 @@ func TestAddressThatLeadsBack(t *testing.T) {
 				wantReason(t, err, transport.ReasonSelf)
 			})
 		}
+	}
+}
+
+func TestNothingIsDialledAtTheOwnAddress(t *testing.T) {
+	pki := peertest.NewPKI(t)
+	for _, tc := range []struct {
+		name, own, peer string
+		want            transport.Reason
+	}{
+		{"the own one", "192.0.2.1:6443", "192.0.2.1:6443", transport.ReasonSelf},
+		{"mapped into IPv6", "192.0.2.1:6443", "[::ffff:192.0.2.1]:6443", transport.ReasonSelf},
+		{"in another spelling", "[2001:db8::1]:6443", "[2001:db8:0::1]:6443", transport.ReasonSelf},
+		{"another port", "192.0.2.1:6443", "192.0.2.1:6444", transport.ReasonDial},
+		{"another host", "192.0.2.1:6443", "192.0.2.2:6443", transport.ReasonDial},
+		{"where the own one is not known", "", "192.0.2.1:6443", transport.ReasonDial},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			config := configFor(t, pki)
+			config.Own, _ = netip.ParseAddrPort(tc.own)
+			config.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("dialled") }
+			_, err := running(t, config).RoundTrip(newRequest(t, "GET", tc.peer, ""))
+			wantReason(t, err, tc.want)
+		})
 	}
 }
 

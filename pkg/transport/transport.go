@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,9 @@ type Config struct {
 	// two seconds; what it opens later is closed. Nil stands for a plain
 	// [net.Dialer].
 	Dial DialFunc
+	// Own, optional, is where peers reach this server. Nothing is dialled there:
+	// that is [ReasonSelf].
+	Own netip.AddrPort
 	// IdentityHeaders are the names of the headers, beyond the usual ones, that
 	// carry a user's name, UID or groups in this cluster; IdentityHeaderPrefixes
 	// the prefixes of those that carry extra values. None of them ever crosses.

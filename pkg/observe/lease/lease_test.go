@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -202,30 +201,6 @@ func TestRecordsRaiseTheFlagForNewsAlone(t *testing.T) {
 		if diff := cmp.Diff(step.want, got); diff != "" || !synced {
 			t.Errorf("%s: synced %t, records %s", step.name, synced, diff)
 		}
-	}
-}
-
-func TestARecordOfAnotherServerAtTheOwnAddressIsRefused(t *testing.T) {
-	for _, tc := range []struct {
-		name, own string
-		stored    *corev1.Endpoints
-		refused   bool
-	}{
-		{"another's", "192.0.2.1:6443", stored("b", "192.0.2.1", 6443), true},
-		{"another's, mapped into IPv6", "192.0.2.1:6443", stored("b", "::ffff:192.0.2.1", 6443), true},
-		{"another's, in another spelling", "[2001:db8::1]:6443", stored("b", "2001:db8:0::1", 6443), true},
-		{"another's that starts", "192.0.2.1:6443", early("b", "192.0.2.1:6443", "b_1"), true},
-		{"the own one", "192.0.2.1:6443", stored("a", "192.0.2.1", 6443), false},
-		{"another port", "192.0.2.1:6443", stored("b", "192.0.2.1", 6444), false},
-		{"where the own address is not known", "", stored("b", "192.0.2.1", 6443), false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			own, _ := netip.ParseAddrPort(tc.own)
-			_, _, err := (&records{serverID: "a", address: own}).read(tc.stored)
-			if refused := err != nil && strings.Contains(err.Error(), "own"); refused != tc.refused {
-				t.Errorf("got error %v", err)
-			}
-		})
 	}
 }
 

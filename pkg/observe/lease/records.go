@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -21,9 +20,6 @@ import (
 type records struct {
 	logger  klog.Logger
 	changed dirty.Flag
-	// serverID and address are this server's own.
-	serverID string
-	address  netip.AddrPort
 
 	mu sync.Mutex
 	// synced is true once the records were listed.
@@ -57,7 +53,7 @@ func (r *records) Add(obj any) error { return r.Update(obj) }
 
 // Update implements cache.ReflectorStore.
 func (r *records) Update(obj any) error {
-	id, record, err := r.read(obj)
+	id, record, err := read(obj)
 	if err != nil {
 		return r.refuse(id, err)
 	}
@@ -77,7 +73,7 @@ func (r *records) Update(obj any) error {
 
 // Delete implements cache.ReflectorStore.
 func (r *records) Delete(obj any) error {
-	id, _, err := r.read(obj)
+	id, _, err := read(obj)
 	if id == "" {
 		return err
 	}
@@ -95,7 +91,7 @@ func (r *records) Replace(objs []any, _ string) error {
 	defer r.mu.Unlock()
 	next := make(map[string]Record, len(objs))
 	for _, obj := range objs {
-		id, record, err := r.read(obj)
+		id, record, err := read(obj)
 		if err != nil {
 			r.complain(id, err)
 			continue
@@ -138,23 +134,10 @@ func (r *records) complain(id string, err error) {
 	r.logger.Error(err, "An endpoint record is of no use", "serverID", id)
 }
 
-func (r *records) read(obj any) (string, Record, error) {
+func read(obj any) (string, Record, error) {
 	stored, ok := obj.(*corev1.Endpoints)
 	if !ok {
 		return "", Record{}, fmt.Errorf("unexpected object %T among the endpoint records", obj)
 	}
-	id, record, err := recordOf(stored)
-	if err != nil || id == r.serverID {
-		return id, record, err
-	}
-	at, err := netip.ParseAddrPort(record.Address)
-	if err == nil && unmapped(at) == unmapped(r.address) {
-		err = fmt.Errorf("address %s is this server's own", at)
-	}
-	return id, record, err
-}
-
-// unmapped returns an address in its one form.
-func unmapped(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+	return recordOf(stored)
 }

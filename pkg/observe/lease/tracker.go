@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,11 +32,6 @@ type Config struct {
 	Client kubernetes.Interface
 	// Storage holds the endpoint records.
 	Storage *Storage
-	// ServerID is this server's.
-	ServerID string
-	// Address, optional, is where peers reach this server: no other server's record
-	// may lead there.
-	Address netip.AddrPort
 	// Changed is raised whenever Members may answer something new.
 	Changed dirty.Flag
 	// Clock is the source of time.
@@ -73,7 +67,7 @@ func NewTracker(c Config) *Tracker {
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = identitySelector }))
 	return &Tracker{
 		config:     c,
-		records:    records{changed: c.Changed, serverID: c.ServerID, address: c.Address},
+		records:    records{changed: c.Changed},
 		seen:       map[string]sighting{},
 		informers:  factory,
 		identities: factory.Coordination().V1().Leases().Informer(),

@@ -16,8 +16,9 @@ import (
 // whatever comes from behind it.
 const NotServedHeader = "X-Kubernetes-Peer-Not-Served"
 
-// maxPeeked is how much of an answer is looked at to see whether it is one.
-const maxPeeked = 4 << 10
+// MaxPeeked is how much of an answer is looked at to see whether it says that the
+// resource is not served: one that is longer does not.
+const MaxPeeked = 4 << 10
 
 // judge returns why a peer's answer is none that the client may see, or "". All
 // these mean that the peer has executed nothing.
@@ -68,13 +69,13 @@ func (x *exchange) ifUnready() reason {
 // peek returns the answer's body, or nil where it is too long to be of interest,
 // and leaves it to be read.
 func peek(res *http.Response) []byte {
-	head, err := io.ReadAll(io.LimitReader(res.Body, maxPeeked+1))
+	head, err := io.ReadAll(io.LimitReader(res.Body, MaxPeeked+1))
 	rest := res.Body
 	res.Body = struct {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(head), rest), rest}
-	if err != nil || len(head) > maxPeeked {
+	if err != nil || len(head) > MaxPeeked {
 		return nil
 	}
 	return head

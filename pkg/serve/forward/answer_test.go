@@ -93,7 +93,7 @@ func FuzzSaysNotServed(f *testing.F) {
 }
 
 func TestLongAnswerPasses(t *testing.T) {
-	long := `{"kind":"Status","apiVersion":"v1","code":404,"message":"the server could not find the requested resource","reason":"NotFound"}` + strings.Repeat(" ", maxPeeked)
+	long := `{"kind":"Status","apiVersion":"v1","code":404,"message":"the server could not find the requested resource","reason":"NotFound"}` + strings.Repeat(" ", MaxPeeked)
 	w := newWorld(t, &peertest.Peer{ID: "b", Handler: readThenAnswer(404, map[string][]string{"Content-Type": {"application/json"}}, long)})
 	if got := w.do(w.request("GET", things, "")); got.code != 404 || got.body != long {
 		t.Errorf("got %d, %d bytes", got.code, len(got.body))

@@ -8,7 +8,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"peerproxy.internal/pkg/metrics"
-	"peerproxy.internal/pkg/transport"
 )
 
 // peerAnnotation is the audit annotation that holds the server ID of the peer
@@ -17,8 +16,7 @@ const peerAnnotation = "peerproxy.kubernetes.io/peer"
 
 // modifyResponse sees a peer's answer before the client does.
 func (x *exchange) modifyResponse(res *http.Response) error {
-	res.Header.Del(NotServedHeader) // both are between servers
-	res.Header.Del(transport.ServerHeader)
+	res.Header.Del(NotServedHeader) // it is between servers
 	replaceHeaders(x.w.Header(), res.Header)
 	audit.AddAuditAnnotation(x.ctx, peerAnnotation, x.peer.ServerID)
 	metrics.IncForwarded(x.ctx, res.StatusCode, x.gvr())
