@@ -95,7 +95,7 @@ upgrade: $(OURS) $(TOOLS) ## A rolling upgrade under load that harms no client
 	@$(STEP) "rolling upgrade" go test $(NOVET) -count=1 -timeout=5m ./test/upgrade
 
 # In the directory itself go test passes on what a test prints.
-upgrade-test: $(OURS) $(STOCK) $(TOOLS) ## The same there and back, with the proxy off and with stock servers: a table (9 minutes)
+upgrade-test: $(OURS) $(STOCK) $(TOOLS) ## The same there and back, with the proxy off and with stock servers: a table (8 minutes)
 	@$(STEP) "rolling upgrades" go test -C test/upgrade $(NOVET) -count=1 -timeout=30m -run='^TestReport$$' -args -full
 
 test: unit-race unit-newest unit-cmd sim integration e2e upgrade ## All tests
