@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"peerproxy.internal/pkg/metrics"
+	"peerproxy.internal/pkg/transport"
 )
 
 // peerAnnotation is the audit annotation that holds the server ID of the peer
@@ -16,7 +17,9 @@ const peerAnnotation = "peerproxy.kubernetes.io/peer"
 
 // modifyResponse sees a peer's answer before the client does.
 func (x *exchange) modifyResponse(res *http.Response) error {
-	res.Header.Del(NotServedHeader) // it is between servers
+	// What servers tell each other is not for clients, whoever says it.
+	res.Header.Del(NotServedHeader)
+	res.Header.Del(transport.ServerHeader)
 	replaceHeaders(x.w.Header(), res.Header)
 	audit.AddAuditAnnotation(x.ctx, peerAnnotation, x.peer.ServerID)
 	metrics.IncForwarded(x.ctx, res.StatusCode, x.gvr())

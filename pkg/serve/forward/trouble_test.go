@@ -138,3 +138,13 @@ func TestAddressThatLeadsBackIsNamedInMetricAndLog(t *testing.T) {
 		t.Errorf("%d dials for three requests: the next connection might have led elsewhere", n)
 	}
 }
+
+// Which server has answered is between servers, whoever says it.
+func TestNoClientIsToldWhichServerAnswers(t *testing.T) {
+	b := &peertest.Peer{ID: "b", Handler: readThenAnswer(200, http.Header{transport.ServerHeader: {"b"}}, "a thing")}
+	w := newWorld(t, b)
+	got := w.do(w.request("GET", things, ""))
+	if named := got.header.Values(transport.ServerHeader); got.body != "a thing" || len(named) > 0 {
+		t.Errorf("got %q, answered by %q", got.body, named)
+	}
+}
