@@ -180,14 +180,14 @@ func (h *history) mayBelieve(a *span, lives []*span, r resource, verb string, t 
 	if h.mustCountAsGone(a, last, t) {
 		return false
 	}
-	for _, b := range slices.Backward(lives) {
+	for i, b := range slices.Backward(lives) {
 		if !b.wasReady(t) && h.mustHaveForgotten(a, b, t) {
 			continue
 		}
 		if b.serves(r, verb) && (b.to.IsZero() || b.to.Add(recordTTL).After(a.from) || h.heldUp(b)) {
 			return true
 		}
-		if _, known := h.learnt(a, b, t); known {
+		if _, known := h.learnt(a, b, t); known && !h.mayBeUnproven(lives[:i+1]) {
 			return false
 		}
 	}
