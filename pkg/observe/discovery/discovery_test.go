@@ -21,6 +21,7 @@ import (
 	"peerproxy.internal/pkg/observe/dirty"
 	"peerproxy.internal/pkg/snapshot"
 	"peerproxy.internal/pkg/transport"
+	"peerproxy.internal/test/peertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -149,7 +150,7 @@ func TestFetchRefusesWhatIsNoDocument(t *testing.T) {
 		}, "larger than"},
 		{"slow", func(r *http.Request) *http.Response {
 			response := answerWith(200, v2, "", "")
-			response.Body = trickle{ctx: r.Context()}
+			response.Body = peertest.Trickle{Context: r.Context()}
 			return response
 		}, "no complete answer in 5s"},
 		{"nested deep", func(*http.Request) *http.Response {
@@ -185,22 +186,6 @@ func TestFetchRefusesWhatIsNoDocument(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
-
-// trickle is the body of an answer that gives a byte a second, until the
-// request's context ends: net/http ends a body then.
-type trickle struct{ ctx context.Context }
-
-func (b trickle) Read(p []byte) (int, error) {
-	select {
-	case <-time.After(time.Second):
-		p[0] = ' '
-		return 1, nil
-	case <-b.ctx.Done():
-		return 0, b.ctx.Err()
-	}
-}
-
-func (trickle) Close() error { return nil }
 
 func compressed(text string) string {
 	var b bytes.Buffer

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"peerproxy.internal/pkg/snapshot"
+	"peerproxy.internal/test/peertest"
 )
 
 // stock is a server as Kubernetes has it: OpenAPI of some resources, made by
@@ -202,22 +203,8 @@ func hangs(r *http.Request) (*http.Response, error) {
 // trickles answers a byte a second, until the request's context ends.
 func trickles(r *http.Request) (*http.Response, error) {
 	header := http.Header{"Content-Type": {"application/json"}}
-	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: trickle{r.Context()}}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: peertest.Trickle{Context: r.Context()}}, nil
 }
-
-type trickle struct{ ctx context.Context }
-
-func (b trickle) Read(p []byte) (int, error) {
-	select {
-	case <-time.After(time.Second):
-		p[0] = ' '
-		return 1, nil
-	case <-b.ctx.Done():
-		return 0, b.ctx.Err()
-	}
-}
-
-func (trickle) Close() error { return nil }
 
 // forDocuments makes trouble for all requests but those of the index.
 func forDocuments(trouble func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
